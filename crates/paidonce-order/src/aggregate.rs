@@ -1,0 +1,1 @@
+//! The cqrs-es adapter: `handle` and `apply` over [`crate::decide`] and [`crate::order`].

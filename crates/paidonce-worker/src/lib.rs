@@ -1,0 +1,1 @@
+//! paidonce-worker

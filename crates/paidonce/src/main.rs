@@ -1,0 +1,2 @@
+//! paidonce
+fn main(){}

@@ -1,0 +1,1 @@
+//! All outside tests in one binary.
