@@ -57,7 +57,9 @@ pub enum VerifyError {
         serial: String,
     },
     /// Outside the freshness window.
-    #[error("Wechatpay-Timestamp is {off_by_seconds} s away from our clock, the limit is 300 s (exclusive): check the clock of this host")]
+    #[error(
+        "Wechatpay-Timestamp is {off_by_seconds} s away from our clock, the limit is 300 s (exclusive): check the clock of this host"
+    )]
     Stale {
         /// Signed difference, now - timestamp.
         off_by_seconds: i64,
@@ -136,9 +138,7 @@ pub struct Acknowledgement {
 pub fn acknowledge(channel: Channel) -> Acknowledgement {
     match channel {
         Channel::Wxpay => Acknowledgement { status: 204, content_type: None, body: Vec::new() },
-        Channel::Alipay => {
-            Acknowledgement { status: 200, content_type: Some("text/plain"), body: b"success".to_vec() }
-        }
+        Channel::Alipay => Acknowledgement { status: 200, content_type: Some("text/plain"), body: b"success".to_vec() },
     }
 }
 

@@ -13,7 +13,9 @@ pub enum OrderError {
         order_no: OrderNo,
     },
     /// Opened before with other terms.
-    #[error("order {order_no} was opened with other terms ({field} differs): use a new order_no, with supersedes if it replaces this one")]
+    #[error(
+        "order {order_no} was opened with other terms ({field} differs): use a new order_no, with supersedes if it replaces this one"
+    )]
     OrderTermsDiffer {
         /// Which order.
         order_no: OrderNo,
@@ -49,7 +51,9 @@ pub enum OrderError {
         refundable: Money,
     },
     /// Same refund number, other amount or payment.
-    #[error("refund_no {refund_no} was already used with another amount or payment: repeat it unchanged or use a new number")]
+    #[error(
+        "refund_no {refund_no} was already used with another amount or payment: repeat it unchanged or use a new number"
+    )]
     RefundTermsDiffer {
         /// Which number.
         refund_no: RefundNo,

@@ -300,9 +300,9 @@ impl From<Digest> for String {
 /// onto the low half by xor, modulo [`SHARD_COUNT`]. Stored format: the golden values in this module's tests hold it.
 #[must_use]
 pub fn shard_of(aggregate_id: &str) -> u16 {
-    let hash = aggregate_id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = aggregate_id
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     let folded = (hash >> 32) ^ (hash & 0xffff_ffff);
     u16::try_from(folded % u64::from(SHARD_COUNT)).unwrap_or(0)
 }

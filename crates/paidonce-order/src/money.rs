@@ -223,9 +223,10 @@ impl Decimal {
         if whole.is_empty() || !all_digits(whole) || !all_digits(fraction) {
             return Err(bad());
         }
-        let units = whole.bytes().chain(fraction.bytes()).try_fold(0_i128, |sum, b| {
-            sum.checked_mul(10)?.checked_add(i128::from(b - b'0'))
-        });
+        let units = whole
+            .bytes()
+            .chain(fraction.bytes())
+            .try_fold(0_i128, |sum, b| sum.checked_mul(10)?.checked_add(i128::from(b - b'0')));
         let units = units.ok_or(MoneyError::Overflow)?;
         let scale = u8::try_from(fraction.len()).map_err(|_| bad())?;
         Ok(Self { units: if negative { -units } else { units }, scale })

@@ -7,6 +7,4 @@
 
 pub mod store;
 
-pub use store::{
-    CommandContext, EffectRow, EventRow, Outcome, Receipt, Store, StoreError, SubmitError, Target, Work,
-};
+pub use store::{CommandContext, EffectRow, EventRow, Outcome, Receipt, Store, StoreError, SubmitError, Target, Work};

@@ -356,7 +356,8 @@ pub trait Store: Send + Sync {
     /// Claims due effects of `kinds`, at most `limit`, only lane heads, with a lease of `lease_ms`.
     async fn claim_effects(&self, kinds: &[&str], lease_ms: i64, limit: u32) -> Result<Vec<ClaimedEffect>, StoreError>;
     /// Reports a try. `false`: the lease was no longer ours, nothing changed.
-    async fn complete_effect(&self, effect_id: Uuid, lease_token: Uuid, result: &TryResult) -> Result<bool, StoreError>;
+    async fn complete_effect(&self, effect_id: Uuid, lease_token: Uuid, result: &TryResult)
+    -> Result<bool, StoreError>;
     /// Effects, filtered by state and order, paged by `after` (an effect_id), oldest first.
     async fn list_effects(
         &self,

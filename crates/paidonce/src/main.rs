@@ -1,2 +1,2 @@
 //! paidonce
-fn main(){}
+fn main() {}
