@@ -1,2 +1,7 @@
-//! paidonce
-fn main() {}
+//! The `paidonce` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    paidonce::run()
+}
