@@ -1,1 +1,3 @@
 //! All outside tests in one binary.
+
+mod architecture;
