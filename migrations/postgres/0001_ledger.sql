@@ -32,7 +32,8 @@ CREATE TABLE t_log_head (
     position    bigint      NOT NULL DEFAULT 0,
     hash        bytea       NOT NULL DEFAULT decode(repeat('00', 32), 'hex'),
     recorded_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
-    CONSTRAINT t_log_head_pkey PRIMARY KEY (shard)
+    CONSTRAINT t_log_head_pkey PRIMARY KEY (shard),
+    CONSTRAINT t_log_head_hash_check CHECK (octet_length(hash) = 32)
 ) WITH (fillfactor = 50);
 INSERT INTO t_log_head (shard) SELECT generate_series(0, 63);
 
@@ -81,8 +82,10 @@ CREATE TABLE t_order (
     CONSTRAINT t_order_pkey PRIMARY KEY (order_no),
     CONSTRAINT t_order_status_check CHECK (status IN ('UNOPENED', 'PENDING', 'PAID', 'REFUNDED', 'CLOSED'))
 ) WITH (fillfactor = 80);
--- Serves the search by status and time.
+-- Serves the search by status.
 CREATE INDEX t_order_status_idx ON t_order (status, order_no);
+-- Serves the search by time of creation. BRIN: rows come in that order, and it costs the writer next to nothing.
+CREATE INDEX t_order_time_idx ON t_order USING brin (create_time);
 
 -- Money that moved. Append-only.
 CREATE TABLE t_order_flow (
@@ -141,26 +144,32 @@ CREATE TABLE t_item (
     CONSTRAINT t_item_kind_check CHECK (kind IN ('parked', 'surplus', 'flagged', 'stray', 'quarantined', 'stalled'))
 );
 -- Serves GET /v1/items?kind= and the open-item gauges.
-CREATE INDEX t_item_open_idx ON t_item (kind, opened_at) WHERE state = 'open';
+CREATE INDEX t_item_open_idx ON t_item (kind, opened_at, item_no) WHERE state = 'open';
+-- Serves GET /v1/items without a kind.
+CREATE INDEX t_item_time_idx ON t_item (opened_at, item_no);
+-- Serves the look-up of a parked payment by the channel's number.
+CREATE INDEX t_item_payment_idx ON t_item (payment) WHERE payment IS NOT NULL;
 
--- Who gets business effects. Changed by command.
+-- Who gets business effects. Changed by command. While backfilling, nothing is sent, so that the past comes first.
 CREATE TABLE t_subscriber (
-    name       text        NOT NULL,
-    events     json        NOT NULL,
-    url        text        NOT NULL,
-    secret_ref text        NOT NULL,
-    paused     boolean     NOT NULL DEFAULT false,
-    created_at timestamptz NOT NULL,
+    name        text        COLLATE "C" NOT NULL,
+    events      json        NOT NULL,
+    url         text        NOT NULL,
+    secret_ref  text        NOT NULL,
+    paused      boolean     NOT NULL DEFAULT false,
+    backfilling boolean     NOT NULL DEFAULT false,
+    created_at  timestamptz NOT NULL,
     CONSTRAINT t_subscriber_pkey PRIMARY KEY (name)
 );
 
--- The outbox (P7). Lane = (order_no, subscriber); order inside a lane is (shard, position).
+-- The outbox (P7). Lane = (order_no, subscriber); order inside a lane is (position, effect_id).
+-- due_at: the next try; of a leased row, the end of the lease.
 CREATE TABLE t_effect (
     effect_id   uuid        NOT NULL,
     shard       smallint    NOT NULL,
     position    bigint      NOT NULL,
     order_no    text        COLLATE "C" NOT NULL,
-    subscriber  text        NOT NULL,
+    subscriber  text        COLLATE "C" NOT NULL,
     kind        text        NOT NULL,
     event_id    uuid        NOT NULL,
     call        json,
@@ -175,12 +184,15 @@ CREATE TABLE t_effect (
     CONSTRAINT t_effect_pkey PRIMARY KEY (effect_id),
     -- P1: one effect per event, subscriber and kind (a backfill racing the writer can't make a second).
     CONSTRAINT t_effect_once_key UNIQUE (event_id, subscriber, kind),
-    CONSTRAINT t_effect_state_check CHECK (state IN ('pending', 'leased', 'delivered', 'dead', 'discarded'))
+    CONSTRAINT t_effect_state_check CHECK (state IN ('pending', 'leased', 'delivered', 'dead', 'discarded')),
+    CONSTRAINT t_effect_lease_check CHECK ((state = 'leased') = (lease_token IS NOT NULL))
 ) WITH (fillfactor = 70);
--- Serves claiming: what is due.
-CREATE INDEX t_effect_due_idx ON t_effect (due_at) WHERE state IN ('pending', 'leased');
--- Serves the lane rule: is anything older unfinished.
-CREATE INDEX t_effect_lane_idx ON t_effect (subscriber, order_no, position) WHERE state IN ('pending', 'leased', 'dead');
+-- Serves claiming: what is due, by subscriber, so that the backlog of one never stands before the others.
+CREATE INDEX t_effect_due_idx ON t_effect (subscriber, due_at) WHERE state IN ('pending', 'leased');
+-- Serves the lane rule (is anything older unfinished) and the list of one order's effects.
+CREATE INDEX t_effect_lane_idx ON t_effect (order_no, subscriber, position, effect_id);
+-- Serves the list and the gauge of dead effects.
+CREATE INDEX t_effect_dead_idx ON t_effect (effect_id) WHERE state = 'dead';
 -- Serves pruning.
 CREATE INDEX t_effect_done_idx ON t_effect (done_at) WHERE state IN ('delivered', 'discarded');
 

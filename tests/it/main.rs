@@ -1,3 +1,4 @@
 //! All outside tests in one binary.
 
 mod architecture;
+mod postgres_starter;
