@@ -321,6 +321,11 @@ pub trait Store: Send + Sync {
     async fn list_order_events(&self, order_no: &OrderNo) -> Result<Vec<EventRow>, StoreError>;
     /// Its flows in booking order.
     async fn list_order_flows(&self, order_no: &OrderNo) -> Result<Vec<FlowRow>, StoreError>;
+    /// How many rows the tables hold for this order: what `demo` and `storm` check promise P1 by.
+    async fn count_rows(&self, order_no: &OrderNo) -> Result<RowCounts, StoreError> {
+        let _ = order_no;
+        Err(StoreError::Invalid("this store can't count rows yet".to_owned()))
+    }
     /// Search; ordered by order_no.
     async fn list_orders(&self, filter: &OrderFilter) -> Result<Vec<OrderRow>, StoreError>;
     /// The order of a payment, for notices that carry only the channel's number (index on `t_order_flow`, then on
@@ -384,6 +389,23 @@ pub trait Store: Send + Sync {
     async fn check_ready(&self) -> Result<(), StoreError>;
     /// Stops taking jobs, finishes what was accepted, closes.
     async fn shutdown(&self);
+}
+
+/// Rows of one order, table by table (`GET /v1/orders/{no}/counts`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowCounts {
+    /// `events`.
+    pub events: i64,
+    /// `t_idempotent`.
+    pub idempotent: i64,
+    /// `t_order`: none or one.
+    pub order: i64,
+    /// `t_order_flow`.
+    pub flows: i64,
+    /// `t_effect`, deliveries only (channel calls are not counted).
+    pub deliveries: i64,
+    /// Those of them that the subscriber took.
+    pub delivered: i64,
 }
 
 /// Whether closed items are listed too.
