@@ -32,6 +32,8 @@ CREATE TABLE t_log_head (
     position    bigint      NOT NULL DEFAULT 0,
     hash        bytea       NOT NULL DEFAULT decode(repeat('00', 32), 'hex'),
     recorded_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
+    -- Raised on all heads, under their locks, by whoever changes t_subscriber: tells writers to read it again.
+    subscribers_version bigint NOT NULL DEFAULT 0,
     CONSTRAINT t_log_head_pkey PRIMARY KEY (shard),
     CONSTRAINT t_log_head_hash_check CHECK (octet_length(hash) = 32)
 ) WITH (fillfactor = 50);

@@ -36,6 +36,8 @@ CREATE TABLE t_log_head (
     position    INTEGER NOT NULL DEFAULT 0,
     hash        BLOB    NOT NULL DEFAULT (zeroblob(32)),
     recorded_at INTEGER NOT NULL DEFAULT 0,
+    -- Raised on all heads by whoever changes t_subscriber: tells the writer to read it again.
+    subscribers_version INTEGER NOT NULL DEFAULT 0,
     CONSTRAINT t_log_head_pkey PRIMARY KEY (shard),
     CONSTRAINT t_log_head_hash_check CHECK (length(hash) = 32)
 ) STRICT, WITHOUT ROWID;

@@ -3,8 +3,22 @@
 //! Promise: what is answered as committed is durable; what agrees commits in one tx; an unknown outcome is never called
 //! a rejection.
 //!
-//! Reading order: [`store`] (what callers use), `writer` (the batch), `hash_chain`, `postgres/`, `sqlite/`, `memory`.
+//! Reading order: [`store`] (what callers use), [`options`], [`writer`] (the batch), [`backend`] (what the writer needs of a
+//! database), [`hash_chain`], [`postgres`], [`sqlite`], [`memory`].
 
+pub mod backend;
+pub mod clock;
+pub mod fault;
+pub mod hash_chain;
+pub mod memory;
+pub mod options;
+pub mod postgres;
+pub mod sqlite;
 pub mod store;
+pub mod writer;
 
+pub use memory::MemoryStore;
+pub use options::{Migrations, StoreOptions};
+pub use postgres::PostgresStore;
+pub use sqlite::SqliteStore;
 pub use store::{CommandContext, EffectRow, EventRow, Outcome, Receipt, Store, StoreError, SubmitError, Target, Work};

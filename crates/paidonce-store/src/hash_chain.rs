@@ -1,0 +1,1 @@
+//! The hash chain over a shard's events (promise P8).
