@@ -1,0 +1,40 @@
+//! The command line. What each command does stands in `commands/`.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands;
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done and all checks hold; 1 a check did not hold or something failed; 2 command line, configuration or input
+file; 3 the ledger can't be reached; 4 the ledger refused by its rules.
+
+Examples:
+  paidonce demo                                  see what it does, on a temporary ledger
+  paidonce config check --config paidonce.toml   find every problem of a configuration
+  paidonce serve --config paidonce.toml          run it";
+
+/// An event-sourced payment ledger: a callback arrives a hundred times and the books move once.
+#[derive(Debug, Parser)]
+#[command(name = "paidonce", version, after_help = AFTER_HELP)]
+pub struct Cli {
+    /// Configuration file; otherwise PAIDONCE_CONFIG, or ./paidonce.toml if it is there, or none.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// See what it does: a temporary ledger, test keys, and every kind of callback a hundred times.
+    Demo(commands::demo::DemoArgs),
+    /// Send storms of repeated callbacks to a running ledger and check that everything happened once.
+    Storm(commands::storm::StormArgs),
+    /// Inspect the configuration.
+    #[command(subcommand)]
+    Config(commands::config::ConfigCommand),
+}

@@ -1,0 +1,19 @@
+//! A subcommand a file.
+
+use crate::cli::{Cli, Command};
+use crate::config::Environment;
+use crate::exit::Exit;
+
+pub mod config;
+pub mod demo;
+pub mod storm;
+
+/// Runs one command. Errors: anything that is no result; [`crate::exit::of_error`] tells its exit code.
+pub async fn run(cli: Cli, env: &Environment) -> anyhow::Result<Exit> {
+    let file = cli.config.as_deref();
+    match cli.command {
+        Command::Demo(args) => demo::run(args).await,
+        Command::Storm(args) => storm::run(args).await,
+        Command::Config(command) => config::run(&command, file, env),
+    }
+}

@@ -1,0 +1,46 @@
+//! `paidonce config check`: every problem of the configuration, its keys and its secrets, without starting anything.
+
+use std::path::Path;
+
+use clap::Subcommand;
+
+use crate::config::{Config, Environment};
+use crate::exit::Exit;
+
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Read it, with all key and secret files, and print everything that is wrong, each with its line.
+    #[command(after_help = "Example:\n  paidonce config check --config paidonce.toml")]
+    Check,
+}
+
+/// Runs it. Errors: [`crate::config::Problems`].
+pub fn run(command: &ConfigCommand, file: Option<&Path>, env: &Environment) -> anyhow::Result<Exit> {
+    match command {
+        ConfigCommand::Check => check(file, env),
+    }
+}
+
+fn check(file: Option<&Path>, env: &Environment) -> anyhow::Result<Exit> {
+    let config = Config::load(file, env)?;
+    for warning in &config.warnings {
+        println!("warning: {}", warning.text);
+    }
+    for account in &config.wxpay {
+        println!(
+            "wxpay:{} appids {}, {} platform keys",
+            account.mchid,
+            account.appids.join(" "),
+            account.platform_keys.len()
+        );
+    }
+    for account in &config.alipay {
+        println!("alipay:{} {} apps", account.seller_id, account.apps.len());
+    }
+    let (tokens, subscribers) = (config.tokens.len(), config.subscribers.len());
+    let file =
+        config.file.as_deref().map_or_else(|| "defaults and variables".to_owned(), |file| file.display().to_string());
+    println!("{file}: no problem found; listen {}, {tokens} tokens, {subscribers} subscribers", config.listen);
+    Ok(Exit::Ok)
+}

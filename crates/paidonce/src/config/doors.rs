@@ -1,0 +1,207 @@
+//! `[[tokens]]`, `[secrets]`, `[effects]`, `[[subscribers]]`: who may ask us, and whom we tell.
+
+use std::collections::BTreeMap;
+
+use paidonce_store::store::Subscriber;
+use paidonce_worker::sign::SigningSecret;
+
+use super::accounts::report_repeats;
+use super::secret::{Secret, variable_part};
+use super::section::{Located, Section};
+
+/// Who may use the API.
+#[derive(Debug, Clone)]
+pub struct TokenConfig {
+    /// Stands in the log as the actor, and in `API:<token>:<key>`.
+    pub name: String,
+    /// What it may do.
+    pub scopes: Vec<TokenScope>,
+    /// The bearer token itself.
+    pub secret: Secret,
+}
+
+/// What a token may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TokenScope {
+    /// Open, get, list, close, request.
+    Service,
+    /// Read everything.
+    Finance,
+    /// Everything.
+    Operator,
+}
+
+/// Secrets by the name that subscribers use; the current one first, then the previous one during a rotation.
+pub type SigningSecrets = BTreeMap<String, Vec<SigningSecret>>;
+
+/// Retry rules of the relay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EffectsConfig {
+    /// Pause before each further try; after the last one the effect is dead.
+    pub retry_seconds: Vec<i64>,
+    /// Pauses are lengthened by up to this much, at random.
+    pub jitter_percent: u8,
+    /// Longest wait for a receiver.
+    pub request_timeout_seconds: u16,
+}
+
+impl Default for EffectsConfig {
+    fn default() -> Self {
+        Self { retry_seconds: vec![60, 300, 1800], jitter_percent: 10, request_timeout_seconds: 10 }
+    }
+}
+
+/// 128 bits of hex: what can't be guessed online.
+const TOKEN_BYTES_MIN: usize = 16;
+/// A token or subscriber name stands in keys of at most 255 bytes.
+const NAME_BYTES_MAX: usize = 64;
+/// A week between two tries is a mistake, not a schedule.
+const RETRY_SECONDS_MAX: i64 = 7 * 24 * 3600;
+const RETRIES_MAX: usize = 20;
+
+pub(super) fn is_name(text: &str) -> bool {
+    let permitted = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    !text.is_empty() && text.len() <= NAME_BYTES_MAX && text.chars().all(permitted)
+}
+
+fn read_name(section: &Section<'_>, example: &str) -> Option<Located<String>> {
+    let name = section.required("name", example)?;
+    if is_name(&name.value) {
+        return Some(name);
+    }
+    let problem = format!("{} may only have up to {NAME_BYTES_MAX} letters, digits and _-.", section.name("name"));
+    section.problem(name.line, problem);
+    None
+}
+
+pub(super) fn read_tokens(sections: &[Section<'_>]) -> Vec<TokenConfig> {
+    let tokens: Vec<_> = sections.iter().filter_map(read_token).collect();
+    report_repeats(sections, "name", tokens.iter().map(|(token, line)| (token.name.as_str(), *line)));
+    for (index, (token, line)) in tokens.iter().enumerate() {
+        let earlier = tokens.iter().take(index).find(|(other, _)| other.secret == token.secret);
+        if let (Some((other, _)), Some(section)) = (earlier, sections.first()) {
+            let problem =
+                format!("tokens {:?} and {:?} have the same secret: give each its own", other.name, token.name);
+            section.document.problem(*line, problem);
+        }
+    }
+    tokens.into_iter().map(|(token, _)| token).collect()
+}
+
+fn read_token(section: &Section<'_>) -> Option<(TokenConfig, Option<usize>)> {
+    let name = read_name(section, "\"shop\"");
+    let scopes = read_scopes(section);
+    let variable = name.as_ref().map_or_else(String::new, |name| variable_part(&name.value));
+    let variable = format!("PAIDONCE_TOKENS_{variable}_SECRET");
+    let secret = section.secret(["secret", "secret_file"], &variable);
+    if secret.is_none() && !section.has("secret") && !section.has("secret_file") {
+        let name = section.name("secret_file");
+        section.problem(None, format!("{name} is missing: name a file with the token, or set {variable}"));
+    }
+    section.finish();
+    let (name, secret) = (name?, secret?);
+    if secret.value.reveal().len() < TOKEN_BYTES_MIN {
+        let problem =
+            format!("{}: a token needs at least {TOKEN_BYTES_MIN} characters (openssl rand -hex 32)", section.path);
+        section.problem(secret.line, problem);
+    }
+    Some((TokenConfig { name: name.value, scopes, secret: secret.value }, section.line))
+}
+
+fn read_scopes(section: &Section<'_>) -> Vec<TokenScope> {
+    let name = section.name("scopes");
+    let Some(words) = section.strings("scopes").filter(|words| !words.is_empty()) else {
+        section.problem(None, format!("{name} is missing: write scopes = [\"service\"] (service, finance, operator)"));
+        return Vec::new();
+    };
+    let read = |word: Located<String>| match word.value.as_str() {
+        "service" => Some(TokenScope::Service),
+        "finance" => Some(TokenScope::Finance),
+        "operator" => Some(TokenScope::Operator),
+        other => {
+            section.problem(word.line, format!("{name} may have service, finance and operator, not {other:?}"));
+            None
+        }
+    };
+    words.into_iter().filter_map(read).collect()
+}
+
+pub(super) fn read_secrets(secrets: &Section<'_>) -> SigningSecrets {
+    let mut found = SigningSecrets::new();
+    for (name, section) in secrets.named_sections("written as { file = \"..\" } or { value = \"whsec_..\" }") {
+        let variable = format!("PAIDONCE_SECRETS_{}", variable_part(&name));
+        let current = section.secret(["value", "file"], &variable);
+        if current.is_none() && !section.has("value") && !section.has("file") {
+            section.problem(None, format!("{} needs file, value or variable {variable}", section.path));
+        }
+        let previous = section.secret(["previous_value", "previous_file"], &format!("{variable}_PREVIOUS"));
+        section.finish();
+        let parse = |secret: Located<Secret>| {
+            SigningSecret::parse(secret.value.reveal())
+                .map_err(|error| section.problem(secret.line, format!("{}: {error}", section.path)))
+                .ok()
+        };
+        found.insert(name, current.into_iter().chain(previous).filter_map(parse).collect());
+    }
+    found
+}
+
+pub(super) fn read_effects(section: &Section<'_>) -> EffectsConfig {
+    let default = EffectsConfig::default();
+    let retry_seconds = section.integers("retry_seconds", &(1..=RETRY_SECONDS_MAX)).unwrap_or(default.retry_seconds);
+    if retry_seconds.is_empty() || retry_seconds.len() > RETRIES_MAX {
+        section.problem(None, format!("{} needs 1 to {RETRIES_MAX} pauses", section.name("retry_seconds")));
+    }
+    let jitter = section.integer("jitter_percent", 0..=50).and_then(|percent| u8::try_from(percent).ok());
+    let timeout = section.integer("request_timeout_seconds", 1..=120).and_then(|seconds| u16::try_from(seconds).ok());
+    section.finish();
+    EffectsConfig {
+        retry_seconds,
+        jitter_percent: jitter.unwrap_or(default.jitter_percent),
+        request_timeout_seconds: timeout.unwrap_or(default.request_timeout_seconds),
+    }
+}
+
+pub(super) fn read_subscribers(sections: &[Section<'_>], secrets: &SigningSecrets) -> Vec<Located<Subscriber>> {
+    let subscribers: Vec<_> = sections.iter().filter_map(|section| read_subscriber(section, secrets)).collect();
+    report_repeats(sections, "name", subscribers.iter().map(|found| (found.value.name.as_str(), found.line)));
+    subscribers
+}
+
+fn read_subscriber(section: &Section<'_>, secrets: &SigningSecrets) -> Option<Located<Subscriber>> {
+    let name = read_name(section, "\"warehouse\"");
+    let events = section.strings("events").filter(|events| !events.is_empty());
+    if events.is_none() {
+        let name = section.name("events");
+        section.problem(None, format!("{name} is missing: write events = [\"PaymentConfirmed\"], or [\"*\"] for all"));
+    }
+    let url = section.required("url", "\"https://warehouse.example/hook\"");
+    if let Some(found) = url.as_ref().filter(|found| !is_http_url(&found.value)) {
+        let problem =
+            format!("{} must be a http:// or https:// address without user and password", section.name("url"));
+        section.problem(found.line, problem);
+    }
+    let secret_ref = section.required("secret_ref", "\"warehouse\"");
+    if let Some(found) = secret_ref.as_ref().filter(|found| !secrets.contains_key(&found.value)) {
+        let value = &found.value;
+        let problem =
+            format!("{} {value:?} is not in [secrets]: add {value} = {{ file = \"..\" }}", section.name("secret_ref"));
+        section.problem(found.line, problem);
+    }
+    let paused = section.boolean("paused").unwrap_or(false);
+    section.finish();
+    let events = events?.into_iter().map(|event| event.value).collect();
+    let subscriber = Subscriber { name: name?.value, events, url: url?.value, secret_ref: secret_ref?.value, paused };
+    Some(Located { value: subscriber, line: section.line })
+}
+
+/// Whether an address can be POSTed to. Credentials in it would end up in logs and tables.
+#[must_use]
+pub fn is_http_url(text: &str) -> bool {
+    reqwest::Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.host_str().is_some()
+            && url.username().is_empty()
+            && url.password().is_none()
+    })
+}

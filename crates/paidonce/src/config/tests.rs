@@ -1,0 +1,153 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, Problems> {
+    Config::parse(None, text, &Environment::default())
+}
+
+fn problems(text: &str) -> Vec<String> {
+    parse(text).unwrap_err().to_string().lines().skip(1).map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn nothing_at_all_gives_a_loopback_server_on_the_embedded_database() {
+    let config = parse("").unwrap();
+    assert_eq!(config.listen.to_string(), DEFAULT_LISTEN);
+    assert_eq!(config.database.url, DatabaseUrl::Sqlite);
+    assert_eq!(config.effects, EffectsConfig::default());
+    assert_eq!(config.effects.retry_seconds, [60, 300, 1800]);
+}
+
+#[test]
+fn all_problems_are_reported_together_each_with_its_line_and_what_to_do() {
+    let found = problems(
+        "[server]\nlisten = \"nowhere\"\nlissten = 1\n\n[database]\nurl = \"mysql://x\"\nwriters = 0\n\n[[wxpay]]\nmchid = \"a b\"\n\n\
+         [[tokens]]\nname = \"shop\"\nscopes = [\"root\"]\nsecret = \"short\"\n\n[[subscribers]]\nname = \"w\"\nevents = [\"*\"]\nurl = \"ftp://x\"\nsecret_ref = \"w\"\n",
+    );
+    let expected = [
+        "(no file):2: server.listen must be an address and a port",
+        "(no file):3: server.lissten is not a known key: known here are listen",
+        "(no file):6: database.url (or DATABASE_URL) must be sqlite or postgres://",
+        "(no file):7: database.writers must be a whole number from 1 to 64, not 0",
+        "(no file):9: wxpay[1].appids is missing",
+        "(no file):9: wxpay[1].apiv3_key_file is missing",
+        "(no file):9: wxpay[1].platform_keys is missing",
+        "(no file):10: wxpay[1].mchid: account may only have",
+        "(no file):14: tokens[1].scopes may have service, finance and operator, not \"root\"",
+        "(no file):15: tokens[1]: a token needs at least 16 characters",
+        "(no file):20: subscribers[1].url must be a http:// or https:// address",
+        "(no file):21: subscribers[1].secret_ref \"w\" is not in [secrets]",
+    ];
+    for wanted in expected {
+        assert!(found.iter().any(|line| line.starts_with(wanted)), "{wanted:?} is not among {found:#?}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+}
+
+#[test]
+fn broken_toml_is_reported_with_its_line_and_the_rest_is_still_read() {
+    let found = problems("[server]\nlisten = \n[database]\nwriters = 99\n");
+    assert!(found[0].starts_with("(no file):2: this is not TOML"), "{found:#?}");
+    assert!(found.iter().any(|line| line.contains("database.writers")), "{found:#?}");
+}
+
+#[test]
+fn a_wrong_type_names_the_type_that_is_wanted() {
+    let found = problems(
+        "[effects]\nretry_seconds = 60\njitter_percent = \"ten\"\n[[subscribers]]\nname = 1\nevents = [2]\nurl = \"http://x/\"\nsecret_ref = \"s\"\n[secrets]\ns = 5\n",
+    );
+    assert!(found.iter().any(|line| line.contains(":2: effects.retry_seconds must be a list")), "{found:#?}");
+    assert!(found.iter().any(|line| line.contains(":3: effects.jitter_percent must be a whole number")), "{found:#?}");
+    assert!(found.iter().any(|line| line.contains(":5: subscribers[1].name must be a text")), "{found:#?}");
+    assert!(found.iter().any(|line| line.contains(":6: subscribers[1].events must be a list of texts")), "{found:#?}");
+    assert!(found.iter().any(|line| line.contains(":10: secrets.s must be written as")), "{found:#?}");
+}
+
+#[test]
+fn database_url_of_the_environment_wins_and_its_password_is_never_shown() {
+    let env =
+        Environment::of(&[("DATABASE_URL", "postgres://ledger:pa55@db/ledger"), ("PAIDONCE_LISTEN", "127.0.0.1:9")]);
+    let config = Config::parse(None, "[database]\nurl = \"sqlite\"\n", &env).unwrap();
+    assert_eq!(config.listen.port(), 9);
+    assert!(matches!(&config.database.url, DatabaseUrl::Postgres(url) if url.reveal().contains("pa55")));
+    assert!(!format!("{config:?}").contains("pa55"));
+}
+
+#[test]
+fn secrets_come_from_values_files_and_variables_and_never_show() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("shop.token"), "shop-token-0123456789\n").unwrap();
+    std::fs::write(dir.path().join("warehouse"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").unwrap();
+    let text = "[[tokens]]\nname = \"shop\"\nscopes = [\"service\"]\nsecret_file = \"shop.token\"\n[[tokens]]\nname = \"ops\"\nscopes = [\"operator\"]\n\
+                [secrets]\nwarehouse = { file = \"warehouse\" }\n";
+    let env = Environment::of(&[("PAIDONCE_TOKENS_OPS_SECRET", "ops-token-0123456789")]);
+    let config = Config::parse(Some(&dir.path().join("paidonce.toml")), text, &env).unwrap();
+    let secrets: Vec<_> = config.tokens.iter().map(|token| token.secret.reveal()).collect();
+    assert_eq!(secrets, ["shop-token-0123456789", "ops-token-0123456789"]);
+    assert_eq!(config.secrets["warehouse"].len(), 1);
+    let shown = format!("{config:?}");
+    for hidden in ["shop-token", "ops-token", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"] {
+        assert!(!shown.contains(hidden), "{hidden} shows in Debug");
+    }
+}
+
+#[test]
+fn a_secret_that_is_wrong_is_not_repeated_in_the_problem() {
+    let found = problems(
+        "[secrets]\nw = { value = \"whsec_hunter2\" }\n[[tokens]]\nname = \"t\"\nscopes = [\"service\"]\nsecret = \"hunter2\"\n",
+    );
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert!(!found.concat().contains("hunter2"));
+}
+
+#[test]
+fn an_unreadable_key_file_is_reported_with_its_line_and_path() {
+    let found = problems(
+        "[[alipay]]\nseller_id = \"2088000000000001\"\n[[alipay.apps]]\napp_id = \"2021\"\nalipay_public_key_file = \"no/such/file\"\n",
+    );
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0].contains(":5: alipay[1].apps[1].alipay_public_key_file: can't use no/such/file"), "{found:#?}");
+}
+
+#[test]
+fn names_given_twice_are_refused() {
+    let token = |name: &str, secret: &str| {
+        format!("[[tokens]]\nname = \"{name}\"\nscopes = [\"finance\"]\nsecret = \"{secret}\"\n")
+    };
+    let found = problems(&(token("a", "0123456789abcdef") + &token("a", "fedcba9876543210")));
+    assert!(found[0].contains(":5: name \"a\" is given twice"), "{found:#?}");
+    let found = problems(&(token("a", "0123456789abcdef") + &token("b", "0123456789abcdef")));
+    assert!(found[0].contains("have the same secret"), "{found:#?}");
+}
+
+#[test]
+fn a_misspelt_variable_is_a_warning() {
+    let config = Config::parse(None, "", &Environment::of(&[("PAIDONCE_LISTN", "127.0.0.1:1")])).unwrap();
+    assert!(config.warnings[0].text.contains("PAIDONCE_LISTN"), "{:?}", config.warnings);
+}
+
+#[test]
+fn the_example_file_has_no_problem_and_no_warning() {
+    let example = include_str!("../../../../paidonce.example.toml");
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["keys", "secrets"] {
+        std::fs::create_dir(dir.path().join(folder)).unwrap();
+    }
+    let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    for (index, token) in ["shop", "finance", "operator"].iter().enumerate() {
+        put(&format!("secrets/{token}.token"), &format!("test-token-number-{index}"));
+    }
+    put("secrets/apiv3.key", "test-only-apiv3-key-0123456789ab");
+    put("secrets/warehouse.whsec", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+    put("keys/wechatpay_pub.pem", TEST_PUBLIC_KEY);
+    put("keys/alipay_public_key.txt", TEST_PUBLIC_KEY);
+    let config = Config::parse(Some(&dir.path().join("paidonce.toml")), example, &Environment::default());
+    let config = config.unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(config.warnings, []);
+    assert_eq!((config.wxpay.len(), config.alipay.len(), config.tokens.len()), (1, 1, 3));
+    assert_eq!(config.subscribers[0].value.name, "warehouse");
+}
+
+/// A test key: its private half was thrown away.
+const TEST_PUBLIC_KEY: &str = include_str!("test_public_key.pem");
