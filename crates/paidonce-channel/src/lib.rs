@@ -3,10 +3,17 @@
 //! Promise: no IO, no clock, no configuration files; keys and `now` are passed in. Only the verifiers of this crate can
 //! build a [`Verified`]. Nothing channel-specific leaves this crate but in the evidence.
 //!
-//! Reading order: [`observation`] (what comes out), [`channel`] (the one trait), `wxpay/`, `alipay/`.
+//! Reading order: [`observation`] (what comes out), [`channel`] (the one trait), [`accounts`] (the directory that gives a
+//! path its receiver), [`keys`], `wxpay/`, `alipay/`.
 
+pub mod accounts;
+pub mod alipay;
 pub mod channel;
+pub mod keys;
 pub mod observation;
+pub mod wxpay;
 
+pub use accounts::OurAccounts;
 pub use channel::{Acknowledgement, ChannelReceiver, RawNotification, VerifyError};
-pub use observation::{Evidence, Fact, Notice, Observation, Source, StrayNotice, Verified};
+pub use keys::{ConfigProblem, SecretText};
+pub use observation::{Evidence, Fact, Notice, Observation, Source, StrayNotice, Verified, VerifyErrorAfterRecording};

@@ -37,15 +37,47 @@ pub struct Notice {
     pub evidence: Evidence,
     /// The platform's id of this push, for logs only.
     pub push_id: String,
-    /// Set when a Stray was kept for a message that must NOT be acknowledged (undecryptable: 500 FAIL).
+    /// Set when a Stray was kept for a message that must NOT be acknowledged: record it, then answer
+    /// [`VerifyErrorAfterRecording::http_status`].
     pub refuse_after_recording: Option<VerifyErrorAfterRecording>,
 }
 
-/// Why a kept message is still refused.
+/// Why a kept message is still refused: its signature is good, but no plaintext can be had from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerifyErrorAfterRecording {
-    /// Signature good, cannot decrypt: the resend after the key is fixed books it.
+    /// The APIv3 key does not open it: the resend after the key is fixed books it.
     Undecryptable,
+    /// The resource itself is broken (no ciphertext, nonce of another length than 12 bytes, ...).
+    BrokenResource,
+}
+
+impl VerifyErrorAfterRecording {
+    /// Stable word for metrics and logs; also the code of the stray.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Undecryptable => "undecryptable",
+            Self::BrokenResource => "broken_resource",
+        }
+    }
+
+    /// HTTP status of the refusal, once the stray is committed.
+    #[must_use]
+    pub const fn http_status(self) -> u16 {
+        match self {
+            Self::Undecryptable => 500,
+            Self::BrokenResource => 400,
+        }
+    }
+
+    /// For the FAIL body.
+    #[must_use]
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Undecryptable => "the resource can't be decrypted, please send it again",
+            Self::BrokenResource => "the resource is malformed",
+        }
+    }
 }
 
 /// One fact about one order.
