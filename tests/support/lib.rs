@@ -1,3 +1,29 @@
-//! Test harness.
+//! The harness of all outside tests: it starts the whole program as a real process, plays the platforms and the
+//! warehouse, and at the end accuses (see [`accuse`]).
+//!
+//! | module | plays |
+//! |---|---|
+//! | [`keys`], [`signer`] | WeChat Pay and Alipay, with code that shares nothing with `paidonce-channel` |
+//! | [`wire`] | an HTTP client that can also misbehave |
+//! | [`warehouse`] | the subscriber that gets business effects |
+//! | [`database`] | the ledger's database, read by SQL |
+//! | [`config`], [`process`], [`app`] | the server under test |
+//! | [`accuse`] | what must hold at the end of every test |
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    reason = "a test harness: a failure here is a failed test, with its reason"
+)]
 
+pub mod accuse;
+pub mod app;
+pub mod config;
+pub mod database;
+pub mod keys;
 pub mod postgres;
+pub mod process;
+pub mod signer;
+pub mod warehouse;
+pub mod wire;

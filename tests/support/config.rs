@@ -1,0 +1,190 @@
+//! Writes the `paidonce.toml` of a server under test, with its key files beside it.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::database::Database;
+use crate::keys::TestKey;
+use crate::{keys, signer, warehouse};
+
+/// Bearer secret of the token with scope `service`.
+pub const SERVICE_TOKEN: &str = "test-only-token-service-0123456789abcdef";
+/// Bearer secret of the token with scope `finance`.
+pub const FINANCE_TOKEN: &str = "test-only-token-finance-0123456789abcdef";
+/// Bearer secret of the token with scope `operator`.
+pub const OPERATOR_TOKEN: &str = "test-only-token-operator-0123456789abcdef";
+
+/// What a test may change about its server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// WeChat Pay accounts.
+    pub wxpay: Vec<WxAccount>,
+    /// Alipay accounts.
+    pub alipay: Vec<AlipayAccount>,
+    /// `[[subscribers]] events` of the warehouse; empty: there is no subscriber.
+    pub warehouse_events: Vec<String>,
+    /// `[effects] retry_seconds`.
+    pub retry_seconds: Vec<u32>,
+    /// `[effects] request_timeout_seconds`.
+    pub request_timeout_seconds: u32,
+    /// `[database] writers`.
+    pub writers: u32,
+    /// More lines for `[server]`, for example a small queue.
+    pub server_lines: String,
+    /// More tables, appended as they are.
+    pub more: String,
+}
+
+/// A `[[wxpay]]` table.
+#[derive(Debug, Clone)]
+pub struct WxAccount {
+    /// mchid or sp_mchid.
+    pub mchid: String,
+    /// appids.
+    pub appids: Vec<String>,
+    /// Whether `mchid` is an sp_mchid; then any sub_mchid.
+    pub partner: bool,
+    /// Current APIv3 key, then at most one previous.
+    pub apiv3_keys: Vec<String>,
+    /// Platform certificates and public keys.
+    pub keys: Vec<&'static TestKey>,
+}
+
+/// An `[[alipay]]` table.
+#[derive(Debug, Clone)]
+pub struct AlipayAccount {
+    /// seller_id.
+    pub seller_id: String,
+    /// app_ids, all with the key `alipay_platform`.
+    pub app_ids: Vec<String>,
+}
+
+impl WxAccount {
+    /// Merchant 1900000001 with a platform certificate and a public key at once.
+    #[must_use]
+    pub fn first() -> Self {
+        Self {
+            mchid: "1900000001".to_owned(),
+            appids: vec!["wx0000000000000001".to_owned()],
+            partner: false,
+            apiv3_keys: vec![signer::APIV3_KEY_A.to_owned()],
+            keys: vec![keys::key("platform_cert_1"), keys::key("wechat_public_key_1")],
+        }
+    }
+
+    /// Merchant 1900000002 with keys of its own.
+    #[must_use]
+    pub fn second() -> Self {
+        Self {
+            mchid: "1900000002".to_owned(),
+            apiv3_keys: vec![signer::APIV3_KEY_M2.to_owned()],
+            keys: vec![keys::key("platform_cert_3")],
+            ..Self::first()
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            wxpay: vec![WxAccount::first(), WxAccount::second()],
+            alipay: vec![AlipayAccount {
+                seller_id: "2088000000000001".to_owned(),
+                app_ids: vec!["2021000000000001".to_owned()],
+            }],
+            warehouse_events: ["PaymentConfirmed", "RefundConfirmed", "SurplusPaymentRecorded"]
+                .map(str::to_owned)
+                .to_vec(),
+            retry_seconds: vec![60, 300, 1800],
+            request_timeout_seconds: 10,
+            writers: 2,
+            server_lines: String::new(),
+            more: String::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Writes `paidonce.toml` and the key files into `dir`; the path of the file.
+    #[must_use]
+    pub fn write(&self, dir: &Path, database: &Database, warehouse_url: &str) -> PathBuf {
+        let mut toml = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\n{}\n[database]\nurl = {:?}\ndata_dir = {:?}\nwriters = {}\n",
+            self.server_lines,
+            database.config_url(),
+            dir.join("data"),
+            self.writers
+        );
+        self.wxpay.iter().for_each(|account| write_wxpay(&mut toml, dir, account));
+        self.alipay.iter().for_each(|account| write_alipay(&mut toml, dir, account));
+        for (name, scope, secret) in [
+            ("shop", "service", SERVICE_TOKEN),
+            ("books", "finance", FINANCE_TOKEN),
+            ("duty", "operator", OPERATOR_TOKEN),
+        ] {
+            let _ = write!(toml, "\n[[tokens]]\nname = {name:?}\nscopes = [{scope:?}]\nsecret = {secret:?}\n");
+        }
+        let _ = write!(toml, "\n[secrets]\nwarehouse = {{ value = {:?} }}\n", warehouse::SECRET);
+        let _ = write!(
+            toml,
+            "\n[effects]\nretry_seconds = {:?}\njitter_percent = 0\nrequest_timeout_seconds = {}\n",
+            self.retry_seconds, self.request_timeout_seconds
+        );
+        if !self.warehouse_events.is_empty() {
+            let _ = write!(
+                toml,
+                "\n[[subscribers]]\nname = \"warehouse\"\nevents = {:?}\nurl = {warehouse_url:?}\nsecret_ref = \"warehouse\"\n",
+                self.warehouse_events
+            );
+        }
+        toml.push_str(&self.more);
+        let path = dir.join("paidonce.toml");
+        fs::write(&path, toml).expect("write the configuration");
+        path
+    }
+}
+
+fn write_wxpay(toml: &mut String, dir: &Path, account: &WxAccount) {
+    let _ = write!(
+        toml,
+        "\n[[wxpay]]\nmchid = {:?}\nappids = {:?}\npartner = {}\n",
+        account.mchid, account.appids, account.partner
+    );
+    if account.partner {
+        toml.push_str("sub_mchids = [\"*\"]\n");
+    }
+    let field_names = ["apiv3_key_file", "apiv3_key_previous_file"];
+    for (field, key) in field_names.iter().zip(&account.apiv3_keys) {
+        let file = key_file(dir, &format!("{}.{field}", account.mchid), key);
+        let _ = writeln!(toml, "{field} = {file:?}");
+    }
+    for key in &account.keys {
+        toml.push_str("\n[[wxpay.platform_keys]]\n");
+        match key.certificate_pem {
+            Some(pem) => {
+                let file = key_file(dir, &format!("{}.cert.pem", key.name), pem);
+                let _ = writeln!(toml, "certificate_file = {file:?}");
+            }
+            None => {
+                let file = key_file(dir, &format!("{}.pub.pem", key.name), key.public_pem);
+                let _ = writeln!(toml, "public_key_id = {:?}\npublic_key_file = {file:?}", key.id);
+            }
+        }
+    }
+}
+
+fn write_alipay(toml: &mut String, dir: &Path, account: &AlipayAccount) {
+    let _ = write!(toml, "\n[[alipay]]\nseller_id = {:?}\n", account.seller_id);
+    for app_id in &account.app_ids {
+        let key = keys::bare_base64(keys::key("alipay_platform").public_pem);
+        let file = key_file(dir, "alipay_public_key.txt", &key);
+        let _ = write!(toml, "\n[[alipay.apps]]\napp_id = {app_id:?}\nalipay_public_key_file = {file:?}\n");
+    }
+}
+
+fn key_file(dir: &Path, name: &str, content: &str) -> PathBuf {
+    let path = dir.join(name);
+    fs::write(&path, content).expect("write a key file");
+    path
+}
