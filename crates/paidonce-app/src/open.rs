@@ -1,0 +1,164 @@
+//! Opening an order, and replacing an earlier attempt.
+
+use paidonce_order::command::{OrderCommand, Terms};
+use paidonce_order::error::OrderError;
+use paidonce_order::ids::{AccountRef, OrderNo};
+use paidonce_order::money::{Currency, Money};
+use paidonce_order::timestamp::Timestamp;
+use paidonce_store::store::Target;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::app::{Answer, App, Asked, Caller};
+use crate::error::AppError;
+use crate::view::OrderView;
+
+/// When an order would be closed unpaid if the caller doesn't say: 7 days, in microseconds.
+pub const EXPIRY_DEFAULT_MICROS: i64 = 7 * 24 * 3_600 * 1_000_000;
+
+/// Longest description, in characters.
+pub const DESCRIPTION_CHARS_MAX: usize = 256;
+
+/// Accounts one order may be paid through, at most.
+pub const ACCOUNTS_MAX: usize = 20;
+
+/// `POST /v1/orders`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OpenOrder {
+    /// The merchant's out_trade_no: 1 to 64 letters, digits and `_-|*@`.
+    pub order_no: OrderNo,
+    /// What must be paid, in minor units (fen for CNY).
+    pub amount_minor: i64,
+    /// ISO 4217 code.
+    pub currency: Currency,
+    /// Through which of our accounts it may be paid, for example `["wxpay:1900000001"]`.
+    pub accounts: Vec<AccountRef>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// When it would be closed unpaid; 7 days from now if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// The earlier attempt that this one replaces: it is closed first, and if it is paid nothing is opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supersedes: Option<OrderNo>,
+}
+
+impl App {
+    /// Opens an order. The same terms again change nothing.
+    ///
+    /// With `supersedes` these are two commits, the old order closed, then the new one opened; the same request again
+    /// heals a crash between them.
+    ///
+    /// Errors: [`AppError::Invalid`]; [`AppError::Rejected`] with other terms than before, or when the superseded order
+    /// is paid (then nothing is opened).
+    pub async fn open(&self, request: OpenOrder, caller: &Caller) -> Result<Answer<OrderView>, AppError> {
+        let order_no = request.order_no.clone();
+        let mut terms = self.check_terms(&request)?;
+        if let Some(expires_at) = request.expires_at {
+            self.check_expiry(&order_no, expires_at).await?;
+        }
+        if let Some(superseded) = terms.supersedes.clone() {
+            self.check_unused(&order_no, &terms, request.expires_at).await?;
+            self.close_superseded(&superseded, &order_no, caller).await?;
+        }
+        let mut asked = self.ask_open(&order_no, &terms, caller).await;
+        if request.expires_at.is_none() && matches!(asked, Err(AppError::Rejected(OrderError::OrderTermsDiffer { .. })))
+        {
+            // Our own default moved with the clock since the first request: what the caller asked for is the same.
+            terms.expires_at = self.get_order_state(&order_no).await?.terms.as_ref().and_then(|terms| terms.expires_at);
+            asked = self.ask_open(&order_no, &terms, caller).await;
+        }
+        let Asked { novelty, receipt } = asked?;
+        let order = self.state_after(&order_no, &receipt).await?;
+        Ok(Answer { novelty, value: OrderView::new(&order_no, &order) })
+    }
+
+    async fn ask_open(&self, order_no: &OrderNo, terms: &Terms, caller: &Caller) -> Result<Asked, AppError> {
+        let command = OrderCommand::OpenOrder(terms.clone());
+        self.ask(Target::Order { order_no: order_no.clone(), command }, caller).await
+    }
+
+    fn check_terms(&self, request: &OpenOrder) -> Result<Terms, AppError> {
+        if request.amount_minor < 1 {
+            return Err(AppError::invalid(
+                "amount_minor",
+                format!("must be at least 1 minor unit of {}, not {}", request.currency, request.amount_minor),
+            ));
+        }
+        let mut accounts = request.accounts.clone();
+        accounts.sort();
+        accounts.dedup();
+        if accounts.is_empty() || accounts.len() > ACCOUNTS_MAX {
+            return Err(AppError::invalid("accounts", format!("must name 1 to {ACCOUNTS_MAX} accounts")));
+        }
+        if let Some(unknown) = accounts.iter().find(|account| !self.accounts().knows(account)) {
+            return Err(AppError::invalid(
+                "accounts",
+                format!("{unknown} is not configured here: its notifications could not be verified"),
+            ));
+        }
+        if let Some(description) = &request.description {
+            check_text("description", description, DESCRIPTION_CHARS_MAX)?;
+        }
+        if request.supersedes.as_ref() == Some(&request.order_no) {
+            return Err(AppError::invalid("supersedes", "must name another order than order_no"));
+        }
+        let expires_at = request.expires_at.unwrap_or_else(|| self.clock().now().plus_micros(EXPIRY_DEFAULT_MICROS));
+        Ok(Terms {
+            amount: Money::new(request.amount_minor, request.currency),
+            accounts,
+            description: request.description.clone(),
+            expires_at: Some(expires_at),
+            supersedes: request.supersedes.clone(),
+        })
+    }
+
+    /// A new order can't be expired already; a repeat of an old request may be.
+    async fn check_expiry(&self, order_no: &OrderNo, expires_at: Timestamp) -> Result<(), AppError> {
+        let now = self.clock().now();
+        if expires_at > now {
+            return Ok(());
+        }
+        let opened = self.store().find_order(order_no).await?.is_some_and(|order| order.terms.is_some());
+        if opened {
+            return Ok(());
+        }
+        Err(AppError::invalid("expires_at", format!("{expires_at} is not in the future (it is {now} here)")))
+    }
+
+    /// Before anything is closed: the new number must be free or hold these very terms.
+    async fn check_unused(
+        &self,
+        order_no: &OrderNo,
+        terms: &Terms,
+        asked_expiry: Option<Timestamp>,
+    ) -> Result<(), AppError> {
+        let Some(known) = self.store().find_order(order_no).await?.and_then(|order| order.terms) else { return Ok(()) };
+        let expires_at = asked_expiry.or(known.expires_at);
+        if known == (Terms { expires_at, ..terms.clone() }) {
+            return Ok(());
+        }
+        let order_no = order_no.clone();
+        Err(AppError::Rejected(OrderError::OrderTermsDiffer { order_no, field: "terms" }))
+    }
+
+    async fn close_superseded(&self, old: &OrderNo, new: &OrderNo, caller: &Caller) -> Result<(), AppError> {
+        let command = OrderCommand::CloseOrder { reason: format!("superseded by {new}") };
+        let target = Target::Order { order_no: old.clone(), command };
+        self.ask(target, &caller.without_api_key()).await.map(|_| ())
+    }
+}
+
+/// Refuses text that is empty, too long or has control characters (they forge log lines).
+pub(crate) fn check_text(field: &'static str, text: &str, chars_max: usize) -> Result<(), AppError> {
+    let chars = text.chars().count();
+    if text.trim().is_empty() || chars > chars_max {
+        return Err(AppError::invalid(field, format!("must have 1 to {chars_max} characters, not {chars}")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(AppError::invalid(field, "must not have control characters"));
+    }
+    Ok(())
+}
