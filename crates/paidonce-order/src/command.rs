@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::error::OrderError;
 use crate::ids::{AccountRef, ChannelTradeNo, Digest, OrderNo, RefundNo};
 use crate::money::Money;
 use crate::timestamp::Timestamp;
@@ -57,6 +58,16 @@ pub struct Operator {
     pub reason: String,
 }
 
+impl Operator {
+    /// Errors: [`OrderError::NotAllowed`] without a name or without a reason (promise P5).
+    pub fn check(&self) -> Result<(), OrderError> {
+        if self.name.trim().is_empty() || self.reason.trim().is_empty() {
+            return Err(OrderError::NotAllowed { problem: "an operator must give a name and a reason".to_owned() });
+        }
+        Ok(())
+    }
+}
+
 /// What an order was opened for. Two openings with equal terms are the same opening.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Terms {
@@ -82,6 +93,14 @@ pub struct PaymentRef {
     pub account: AccountRef,
     /// transaction_id / trade_no.
     pub channel_trade_no: ChannelTradeNo,
+}
+
+impl PaymentRef {
+    /// Same channel and number: channels never give one number twice, whatever the account.
+    #[must_use]
+    pub fn is_same_trade(&self, other: &Self) -> bool {
+        self.account.channel == other.account.channel && self.channel_trade_no == other.channel_trade_no
+    }
 }
 
 /// Money came in, as the channel states it.
@@ -238,6 +257,10 @@ pub struct FlagFact {
     /// Digest of the content: one flag per content.
     pub content: Digest,
 }
+
+/// [`FlagFact::code`] of a close that a channel states after its payment was booked: a close never undoes money, so the
+/// channel is asked how things stand.
+pub const CLOSED_AFTER_PAYMENT: &str = "closed_after_payment";
 
 /// A request to the second small aggregate: something verified that names no order of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -41,6 +41,7 @@ impl fmt::Display for IdemKey {
     }
 }
 
-fn escape(part: &str) -> String {
+/// Percent-encodes the two characters that have a meaning in keys.
+pub(crate) fn escape(part: &str) -> String {
     part.replace('%', "%25").replace(':', "%3A")
 }

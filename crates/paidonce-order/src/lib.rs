@@ -4,13 +4,15 @@
 //! so that the same commands in the same order always give the same events.
 //!
 //! Reading order: [`money`] and [`ids`] (the words), [`command`] (what may be asked), [`event`] (what happened),
-//! [`order`] (state and apply), [`decide`] (the rules), [`project`] (event to row changes), [`aggregate`] (cqrs-es).
+//! [`order`] (state), [`apply`] (event to state), [`decide`] (the rules), [`project`] (event to row changes), [`aggregate`] (cqrs-es).
 
 pub mod aggregate;
+pub mod apply;
 pub mod command;
 pub mod decide;
 pub mod error;
 pub mod event;
+pub mod fact_key;
 pub mod idem_key;
 pub mod ids;
 pub mod money;
@@ -23,6 +25,7 @@ pub mod upcast;
 pub use command::{OrderCommand, StrayCommand};
 pub use error::OrderError;
 pub use event::{LedgerEvent, OrderEvent, StrayEvent};
+pub use fact_key::FactKey;
 pub use idem_key::IdemKey;
 pub use ids::{AccountId, AccountRef, Channel, ChannelTradeNo, Digest, OrderNo, RefundNo};
 pub use money::{Currency, Decimal, Money};

@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::LedgerEvent;
+use crate::command::{CLOSED_AFTER_PAYMENT, PaymentRef};
+use crate::event::{LedgerEvent, OrderEvent, StrayEvent};
 use crate::idem_key::IdemKey;
 use crate::ids::{AccountRef, ChannelTradeNo, Digest, OrderNo};
 use crate::money::Money;
-use crate::order::{ItemKind, Order, Status};
+use crate::order::{Item, ItemKind, ItemState, Order, Status};
 use crate::stray::Stray;
 use crate::timestamp::Timestamp;
 
@@ -133,7 +134,7 @@ pub enum ItemChange {
     Closed {
         /// Key.
         item_no: String,
-        /// What was done: `resolved`, `adopted`, `refunded`, `accepted`.
+        /// What was done: `resolved`, `adopted`, `refunded`, `accepted`, `failed`.
         outcome: String,
     },
 }
@@ -183,13 +184,44 @@ pub struct RowChanges {
     pub calls: Vec<ChannelCall>,
 }
 
-/// The aggregate after an event.
+/// An aggregate of either kind, as the store holds it while it decides or replays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Aggregate {
     /// An order.
     Order(Box<Order>),
     /// A stray.
     Stray(Box<Stray>),
+}
+
+impl Aggregate {
+    /// The state before the first event; `None` for an aggregate type that this release doesn't know.
+    #[must_use]
+    pub fn empty(aggregate_type: &str) -> Option<Self> {
+        match aggregate_type {
+            Order::TYPE_NAME => Some(Self::Order(Box::default())),
+            Stray::TYPE_NAME => Some(Self::Stray(Box::default())),
+            _ => None,
+        }
+    }
+
+    /// The state after `event`. An event of the other kind changes nothing: [`LedgerEvent::from_stored`] never gives one
+    /// for a row of this aggregate type.
+    pub fn apply(&mut self, event: &LedgerEvent) {
+        match (self, event) {
+            (Self::Order(order), LedgerEvent::Order(event)) => order.apply(event),
+            (Self::Stray(stray), LedgerEvent::Stray(event)) => stray.apply(event),
+            (Self::Order(_), LedgerEvent::Stray(_)) | (Self::Stray(_), LedgerEvent::Order(_)) => {}
+        }
+    }
+
+    /// Number of events applied = sequence of the last one.
+    #[must_use]
+    pub const fn version(&self) -> i64 {
+        match self {
+            Self::Order(order) => order.version,
+            Self::Stray(stray) => stray.version,
+        }
+    }
 }
 
 /// Content hash of a caller's request, for `API:` keys.
@@ -201,8 +233,179 @@ pub struct ApiKey {
     pub request: Digest,
 }
 
-/// The row changes of `event`, which has just been applied and gave `after`. `before` is the state it was applied to.
+/// The row changes of `event`, which has just been applied to `before` and gave `after`.
+///
+/// Guarantees: a pure function; the writer, the rebuild and the audit get the same rows from the same log (P4).
+/// `aggregate_id` is what the log holds; one that is no order number makes no order rows (the log can't hold one).
 #[must_use]
-pub fn project(_aggregate_id: &str, _event: &LedgerEvent, _before: &Aggregate, _after: &Aggregate) -> RowChanges {
-    RowChanges::default()
+pub fn project(aggregate_id: &str, event: &LedgerEvent, before: &Aggregate, after: &Aggregate) -> RowChanges {
+    match (event, before, after) {
+        (LedgerEvent::Order(event), Aggregate::Order(before), Aggregate::Order(after)) => OrderNo::parse(aggregate_id)
+            .map_or_else(|_| RowChanges::default(), |order_no| order_changes(&order_no, event, before, after)),
+        (LedgerEvent::Stray(event), Aggregate::Stray(_), Aggregate::Stray(_)) => stray_changes(aggregate_id, event),
+        (LedgerEvent::Order(_) | LedgerEvent::Stray(_), _, _) => RowChanges::default(),
+    }
+}
+
+fn order_changes(order_no: &OrderNo, event: &OrderEvent, before: &Order, after: &Order) -> RowChanges {
+    let idem_key = before.key_of(event).map(|key| key.in_order(order_no));
+    let flow = idem_key.as_ref().and_then(|key| flow_row(order_no, event, key));
+    RowChanges {
+        order: Some(order_row(order_no, after)),
+        flows: flow.into_iter().collect(),
+        items: item_changes(order_no, before, after),
+        calls: channel_calls(event, before),
+        idem_key,
+    }
+}
+
+/// The `t_order` row of a state.
+#[must_use]
+pub fn order_row(order_no: &OrderNo, order: &Order) -> OrderRow {
+    let settling = order.settling_payment();
+    let terms = order.terms.as_ref();
+    let sums = order.sums();
+    OrderRow {
+        order_no: order_no.clone(),
+        status: order.status,
+        amount: terms.map(|terms| terms.amount),
+        paid_minor: sums.paid_minor,
+        refunded_minor: sums.refunded_minor,
+        surplus_minor: sums.surplus_minor,
+        version: order.version,
+        account: settling.map(|payment| payment.fact.payment.account.clone()),
+        channel_trade_no: settling.map(|payment| payment.fact.payment.channel_trade_no.clone()),
+        pay_time: settling.map(|payment| payment.fact.occurred_at),
+        expires_at: terms.and_then(|terms| terms.expires_at),
+        description: terms.and_then(|terms| terms.description.clone()),
+        supersedes: terms.and_then(|terms| terms.supersedes.clone()),
+    }
+}
+
+/// The row of an event that moves money. `SurplusAccepted` has none: its money is already booked as SURPLUS.
+/// `RefundSplit` has none: its money is already booked as a difference.
+fn flow_row(order_no: &OrderNo, event: &OrderEvent, idem_key: &IdemKey) -> Option<FlowRow> {
+    let row = |trade_type, direction, payment: &PaymentRef, refund_no, amount, occurred_at| {
+        Some(FlowRow {
+            idem_key: idem_key.clone(),
+            order_no: order_no.clone(),
+            trade_type,
+            direction,
+            account: payment.account.clone(),
+            channel_trade_no: payment.channel_trade_no.clone(),
+            refund_no,
+            amount,
+            occurred_at,
+        })
+    };
+    match event {
+        OrderEvent::PaymentConfirmed(fact) => {
+            row(TradeType::Pay, Direction::In, &fact.payment, None, fact.amount, fact.occurred_at)
+        }
+        OrderEvent::SurplusPaymentRecorded { fact, .. } => {
+            row(TradeType::Surplus, Direction::In, &fact.payment, None, fact.amount, fact.occurred_at)
+        }
+        OrderEvent::RefundConfirmed { fact, amount, .. } => {
+            let refund_no = Some(fact.refund_no.to_string());
+            row(TradeType::Refund, Direction::Out, &fact.payment, refund_no, *amount, fact.occurred_at)
+        }
+        OrderEvent::ProfitShareConfirmed(fact) => {
+            let share_no = Some(fact.share_no.clone());
+            row(TradeType::Share, Direction::Out, &fact.payment, share_no, fact.amount, fact.occurred_at)
+        }
+        OrderEvent::ProfitShareReturned(fact) => {
+            let share_no = Some(fact.share_no.clone());
+            row(TradeType::ShareReturn, Direction::In, &fact.payment, share_no, fact.amount, fact.occurred_at)
+        }
+        OrderEvent::OrderOpened(_)
+        | OrderEvent::PaymentParked(_)
+        | OrderEvent::SurplusAccepted { .. }
+        | OrderEvent::RefundRequested { .. }
+        | OrderEvent::RefundFailed { .. }
+        | OrderEvent::RefundStalled { .. }
+        | OrderEvent::RefundParked(_)
+        | OrderEvent::RefundSplit { .. }
+        | OrderEvent::RefundNumberTaken { .. }
+        | OrderEvent::ProfitShareParked(_)
+        | OrderEvent::AttemptClosed(_)
+        | OrderEvent::OrderClosed { .. }
+        | OrderEvent::FactConflicted(_)
+        | OrderEvent::FactFlagged(_)
+        | OrderEvent::ItemResolved { .. } => None,
+    }
+}
+
+/// Items are state, so that their rows are the difference of two states.
+fn item_changes(order_no: &OrderNo, before: &Order, after: &Order) -> Vec<ItemChange> {
+    let mut changes = Vec::new();
+    for (key, item) in &after.items {
+        let item_no = key.in_order(order_no).to_string();
+        let was_open = before.items.get(key).map(Item::is_open);
+        match (was_open, item.is_open()) {
+            (None, _) => changes.push(ItemChange::Opened {
+                item_no,
+                kind: item.kind,
+                detail: item.detail.clone(),
+                payment: item.payment.as_ref().map(|it| format!("{}:{}", it.account, it.channel_trade_no)),
+            }),
+            (Some(true), false) => {
+                changes.push(ItemChange::Closed { item_no, outcome: item.state.as_str().to_owned() });
+            }
+            (Some(_), _) => {}
+        }
+    }
+    changes
+}
+
+/// What an event wants to know from a channel, or wants it to do.
+fn channel_calls(event: &OrderEvent, before: &Order) -> Vec<ChannelCall> {
+    match event {
+        // The refund proves a payment that nobody has told us of: ask.
+        OrderEvent::RefundParked(fact) => {
+            vec![ChannelCall::QueryPayment { account: fact.payment.account.clone() }]
+        }
+        OrderEvent::FactFlagged(fact) if fact.code == CLOSED_AFTER_PAYMENT => {
+            vec![ChannelCall::QueryPayment { account: fact.account.clone() }]
+        }
+        OrderEvent::RefundRequested { payment, refund_no, .. } => {
+            vec![ChannelCall::Refund { account: payment.account.clone(), refund_no: refund_no.to_string() }]
+        }
+        OrderEvent::OrderClosed { .. } => {
+            let accounts = before.terms.iter().flat_map(|terms| &terms.accounts);
+            let open = accounts.filter(|account| !before.attempts_closed.contains(*account));
+            open.map(|account| ChannelCall::Close { account: account.clone() }).collect()
+        }
+        OrderEvent::OrderOpened(_)
+        | OrderEvent::PaymentConfirmed(_)
+        | OrderEvent::SurplusPaymentRecorded { .. }
+        | OrderEvent::PaymentParked(_)
+        | OrderEvent::SurplusAccepted { .. }
+        | OrderEvent::RefundConfirmed { .. }
+        | OrderEvent::RefundFailed { .. }
+        | OrderEvent::RefundStalled { .. }
+        | OrderEvent::RefundSplit { .. }
+        | OrderEvent::RefundNumberTaken { .. }
+        | OrderEvent::ProfitShareConfirmed(_)
+        | OrderEvent::ProfitShareReturned(_)
+        | OrderEvent::ProfitShareParked(_)
+        | OrderEvent::AttemptClosed(_)
+        | OrderEvent::FactConflicted(_)
+        | OrderEvent::FactFlagged(_)
+        | OrderEvent::ItemResolved { .. } => Vec::new(),
+    }
+}
+
+fn stray_changes(stray_id: &str, event: &StrayEvent) -> RowChanges {
+    let item = match event {
+        StrayEvent::StrayRecorded(fact) => ItemChange::Opened {
+            item_no: stray_id.to_owned(),
+            kind: ItemKind::Stray,
+            detail: format!("{}: {}", fact.code, fact.detail),
+            payment: None,
+        },
+        StrayEvent::StrayResolved { .. } => {
+            ItemChange::Closed { item_no: stray_id.to_owned(), outcome: ItemState::Resolved.as_str().to_owned() }
+        }
+    };
+    RowChanges { items: vec![item], ..RowChanges::default() }
 }
