@@ -10,7 +10,7 @@
 use paidonce_order::command::{Operator, OrderCommand, PaymentRef, RefundOrigin, RefundRequest, StrayCommand, Terms};
 use paidonce_order::ids::{AccountRef, ChannelTradeNo, OrderNo};
 use paidonce_order::money::Money;
-use paidonce_order::order::{ItemKind, Order, Parked, Payment, RefundState, Status};
+use paidonce_order::order::{ItemKind, Order, ParkedFact, Payment, RefundState, Status};
 use paidonce_store::store::{ItemRow, OnlyOpen, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -189,17 +189,15 @@ fn surplus_refund(
 
 /// What is neither back nor asked back; `None` when that is nothing.
 fn left_of(payment: &Payment) -> Option<Money> {
-    let taken = payment.refunds.iter().filter(|refund| refund.state != RefundState::Failed);
-    let left =
-        taken.fold(payment.fact.amount.amount_minor, |left, refund| left.saturating_sub(refund.amount.amount_minor));
+    let left = payment.refundable_minor();
     (left > 0).then(|| Money::new(left, payment.fact.amount.currency))
 }
 
 fn terms_of_parked(order: &Order, item: &ItemRow, by: &Operator) -> Result<Terms, AppError> {
     let wanted = item.payment.as_deref().and_then(parse_payment);
-    let payments = order.parked.iter().filter_map(|parked| match parked {
-        Parked::Payment(fact) => Some(fact),
-        Parked::Refund(_) | Parked::Share(_) => None,
+    let payments = order.parked.iter().filter_map(|parked| match &parked.fact {
+        ParkedFact::Payment(fact) => Some(fact),
+        ParkedFact::Refund(_) | ParkedFact::Share(_) => None,
     });
     let mut payments = payments.filter(|fact| wanted.as_ref().is_none_or(|wanted| fact.payment == *wanted));
     let fact = payments.next().ok_or_else(|| not_allowed(item, "its order has no parked payment to open it with"))?;

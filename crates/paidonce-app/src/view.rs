@@ -5,7 +5,9 @@
 use paidonce_order::command::{PaymentFact, RefundOrigin};
 use paidonce_order::event::SurplusReason;
 use paidonce_order::ids::{AccountRef, Channel};
-use paidonce_order::order::{Item, ItemKind, Order, Parked, Payment, PaymentRole, Refund, RefundState, Status};
+use paidonce_order::order::{
+    Item, ItemKind, Order, Parked, ParkedFact, Payment, PaymentRole, Refund, RefundState, Status,
+};
 use paidonce_order::project::{FlowRow, OrderRow};
 use paidonce_order::timestamp::Timestamp;
 use paidonce_order::{Money, OrderNo};
@@ -370,7 +372,11 @@ impl OrderView {
             payments: order.payments.iter().map(PaymentView::new).collect(),
             refunds: refunds_of(order),
             parked,
-            items: order.items.values().map(OrderItemView::new).collect(),
+            items: order
+                .items
+                .iter()
+                .map(|(key, item)| OrderItemView::new(key.in_order(order_no).to_string(), item))
+                .collect(),
         }
     }
 }
@@ -435,13 +441,13 @@ impl RefundView {
 impl ParkedView {
     fn new(parked: &Parked) -> Self {
         use paidonce_order::command::RefundAmount::{Cumulative, Exact};
-        let (kind, payment, number, amount, occurred_at) = match parked {
-            Parked::Payment(fact) => (ParkedKind::Payment, &fact.payment, None, fact.amount, fact.occurred_at),
-            Parked::Refund(fact) => {
+        let (kind, payment, number, amount, occurred_at) = match &parked.fact {
+            ParkedFact::Payment(fact) => (ParkedKind::Payment, &fact.payment, None, fact.amount, fact.occurred_at),
+            ParkedFact::Refund(fact) => {
                 let (Exact(amount) | Cumulative(amount)) = fact.amount;
                 (ParkedKind::Refund, &fact.payment, Some(fact.refund_no.to_string()), amount, fact.occurred_at)
             }
-            Parked::Share(fact) => {
+            ParkedFact::Share(fact) => {
                 (ParkedKind::Share, &fact.payment, Some(fact.share_no.clone()), fact.amount, fact.occurred_at)
             }
         };
@@ -459,8 +465,8 @@ impl ParkedView {
 }
 
 impl OrderItemView {
-    fn new(item: &Item) -> Self {
-        Self { item_no: item.item_no.clone(), kind: item.kind, detail: item.detail.clone(), open: item.open }
+    fn new(item_no: String, item: &Item) -> Self {
+        Self { item_no, kind: item.kind, detail: item.detail.clone(), open: item.is_open() }
     }
 }
 
