@@ -22,3 +22,12 @@ fn a_private_cluster_survives_a_power_cut_with_what_was_committed() {
     assert_eq!(postgres::count(&url, "SELECT count(*) FROM kept"), 1);
     assert_eq!(cluster.terminate_backends(&url), 0);
 }
+
+#[test]
+fn a_migrated_database_is_a_copy_with_the_whole_schema() {
+    let (one, two) = (postgres::migrated_database(), postgres::migrated_database());
+    for url in [one, two] {
+        assert_eq!(postgres::count(&url, "SELECT count(*) FROM t_log_head"), 64);
+        assert_eq!(postgres::count(&url, "SELECT count(*) FROM t_migration"), 1);
+    }
+}

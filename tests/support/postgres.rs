@@ -62,6 +62,7 @@ pub struct Cluster {
     query: String,
     /// `None` for a server that is not ours.
     own: Option<Own>,
+    template: OnceLock<String>,
 }
 
 /// What we started.
@@ -94,6 +95,11 @@ pub fn shared() -> &'static Cluster {
 /// URL of a new, empty database on the shared cluster.
 pub fn fresh_database() -> String {
     shared().fresh_database()
+}
+
+/// URL of a new database with the current schema, on the shared cluster.
+pub fn migrated_database() -> String {
+    shared().migrated_database()
 }
 
 /// Runs SQL (one or more statements) on the database of `url`.
@@ -139,7 +145,7 @@ impl Cluster {
             fs::write(own.data.join("paidonce_port.conf"), format!("port = {port}\n")).unwrap();
             if own.pg_ctl(&["start"]).status.success() {
                 let base_url = format!("postgres://postgres@127.0.0.1:{port}");
-                return Self { base_url, query: String::new(), own: Some(own) };
+                return Self { base_url, query: String::new(), own: Some(own), template: OnceLock::new() };
             }
         }
         panic!("PostgreSQL does not start:\n{}", fs::read_to_string(&own.log).unwrap_or_default());
@@ -149,7 +155,7 @@ impl Cluster {
         let (rest, query) = url.split_once('?').map_or((url, String::new()), |(u, q)| (u, format!("?{q}")));
         let after_scheme = rest.find("://").map_or(0, |at| at + 3);
         let base = rest[after_scheme..].find('/').map_or(rest, |at| &rest[..after_scheme + at]);
-        Self { base_url: base.to_owned(), query, own: None }
+        Self { base_url: base.to_owned(), query, own: None, template: OnceLock::new() }
     }
 
     /// The URL of a database by name.
@@ -161,6 +167,18 @@ impl Cluster {
     pub fn fresh_database(&self) -> String {
         let name = fresh_name();
         execute(&self.url("postgres"), &format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'"));
+        self.url(&name)
+    }
+
+    /// URL of a new database with the current schema: a copy of a template that is migrated once per process.
+    pub fn migrated_database(&self) -> String {
+        let template = self.template.get_or_init(|| {
+            let url = self.fresh_database();
+            block_on(async || paidonce_store::postgres::migrate(&url).await).expect("migrate the template");
+            database_name(&url)
+        });
+        let name = fresh_name();
+        execute(&self.url("postgres"), &format!("CREATE DATABASE {name} TEMPLATE {template}"));
         self.url(&name)
     }
 

@@ -6,13 +6,19 @@
 //! Reading order: [`store`] (what callers use), [`options`], [`writer`] (the batch), [`backend`] (what the writer needs of a
 //! database), [`hash_chain`], [`postgres`], [`sqlite`], [`memory`].
 
+pub(crate) mod attempts;
 pub mod backend;
 pub mod clock;
+pub(crate) mod columns;
+pub(crate) mod cursor;
 pub mod fault;
+pub(crate) mod feed;
 pub mod hash_chain;
 pub mod memory;
+pub(crate) mod migrations;
 pub mod options;
 pub mod postgres;
+pub(crate) mod rows;
 pub mod sqlite;
 pub mod store;
 pub mod writer;

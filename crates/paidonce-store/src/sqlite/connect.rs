@@ -54,7 +54,7 @@ pub(super) async fn open(path: &Path, options: StoreOptions) -> Result<SqliteSto
 }
 
 /// WAL, one writer; every commit waits for the disk unless the ledger is a scratch one.
-fn settings(path: &Path, durability: Durability) -> SqliteConnectOptions {
+pub(super) fn settings(path: &Path, durability: Durability) -> SqliteConnectOptions {
     let synchronous = match durability {
         Durability::Full => SqliteSynchronous::Full,
         Durability::Scratch => SqliteSynchronous::Off,
@@ -68,7 +68,7 @@ fn settings(path: &Path, durability: Durability) -> SqliteConnectOptions {
 }
 
 /// One process at a time: `<file>.lock`, held by the operating system's file lock, so that a crash releases it.
-fn take_lock(path: &Path) -> Result<std::fs::File, StoreError> {
+pub(super) fn take_lock(path: &Path) -> Result<std::fs::File, StoreError> {
     let lock_path: PathBuf = path.with_extension("lock");
     let file = std::fs::OpenOptions::new()
         .create(true)
