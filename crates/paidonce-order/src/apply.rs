@@ -290,16 +290,21 @@ impl Payment {
 
     /// Books money that went back: into the refund of that number, or beside it when the figure is a difference.
     fn confirm(&mut self, fact: &RefundFact, amount: Money, origin: RefundOrigin, derived: bool) {
+        self.learn_cumulative(fact);
+        self.add_confirmed(fact, amount, origin, derived);
+    }
+
+    fn learn_cumulative(&mut self, fact: &RefundFact) {
         if let RefundAmount::Cumulative(total) = fact.amount
             && total.amount_minor > self.cumulative_minor()
         {
             self.cumulative = Some(fact.clone());
         }
-        self.add_confirmed(fact, amount, origin, derived);
     }
 
     /// Moves what was booked as a difference to the refund that an exact figure names.
     fn split(&mut self, fact: &RefundFact, parts: &[SplitPart], origin: RefundOrigin) {
+        self.learn_cumulative(fact);
         for part in parts {
             for refund in self.refunds.iter_mut().filter(|refund| refund.derived && refund.refund_no == part.from) {
                 refund.amount.amount_minor = refund.amount.amount_minor.saturating_sub(part.amount.amount_minor);

@@ -1,12 +1,25 @@
 //! The rules: (state, command) to events or a rejection. Pure and synchronous.
 //!
 //! One file per family of commands; the table of DESIGN section 3 is spread over them, a cell a match arm:
-//! [`open`] (OpenOrder), [`payment`] (RecordPayment, AcceptSurplus), [`close`] (CloseOrder, platform closes).
+//!
+//! | file | commands |
+//! |---|---|
+//! | `open` | OpenOrder |
+//! | `payment` | RecordPayment |
+//! | `refund` | RequestRefund, RecordRefund |
+//! | `share` | RecordProfitShare |
+//! | `close` | CloseOrder, RecordAttemptClosed |
+//! | `item` | AcceptSurplus, ResolveItem, RecordFlag |
+//! | `adopt` | what waited for one of these, decided in the same command |
 
+mod adopt;
 mod close;
 mod draft;
+mod item;
 mod open;
 mod payment;
+mod refund;
+mod share;
 
 use crate::command::OrderCommand;
 use crate::error::OrderError;
@@ -26,15 +39,13 @@ pub fn decide(order_no: &OrderNo, order: &Order, command: OrderCommand) -> Resul
         OrderCommand::OpenOrder(terms) => open::open_order(&mut draft, terms)?,
         OrderCommand::RecordPayment(fact) => payment::record_payment(&mut draft, fact),
         OrderCommand::CloseOrder { reason } => close::close_order(&mut draft, reason)?,
-        OrderCommand::RequestRefund(_)
-        | OrderCommand::RecordRefund(_)
-        | OrderCommand::RecordProfitShare(_)
-        | OrderCommand::RecordAttemptClosed(_)
-        | OrderCommand::RecordFlag(_)
-        | OrderCommand::AcceptSurplus { .. }
-        | OrderCommand::ResolveItem { .. } => {
-            return Err(OrderError::NotAllowed { problem: "not built yet".to_owned() });
-        }
+        OrderCommand::RequestRefund(request) => refund::request_refund(&mut draft, request)?,
+        OrderCommand::RecordRefund(fact) => refund::record_refund(&mut draft, fact),
+        OrderCommand::RecordProfitShare(fact) => share::record_share(&mut draft, fact),
+        OrderCommand::RecordAttemptClosed(fact) => close::record_attempt_closed(&mut draft, fact),
+        OrderCommand::RecordFlag(fact) => item::record_flag(&mut draft, fact),
+        OrderCommand::AcceptSurplus { payment, by } => item::accept_surplus(&mut draft, &payment, by)?,
+        OrderCommand::ResolveItem { item_no, by } => item::resolve_item(&mut draft, item_no, by)?,
     }
     Ok(draft.into_events())
 }

@@ -17,6 +17,7 @@ pub mod idem_key;
 pub mod ids;
 pub mod money;
 pub mod order;
+pub mod policy;
 pub mod project;
 pub mod stray;
 pub mod timestamp;

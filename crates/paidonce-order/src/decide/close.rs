@@ -1,6 +1,7 @@
 //! Closing: by our own decision, or because the last way to pay is closed at its channel.
 
-use super::draft::Draft;
+use super::draft::{Draft, Note};
+use crate::command::{AttemptFact, CLOSED_AFTER_PAYMENT};
 use crate::error::OrderError;
 use crate::event::OrderEvent;
 use crate::order::Status;
@@ -30,5 +31,34 @@ pub(super) fn close_when_all_closed(draft: &mut Draft<'_>) {
         .is_some_and(|terms| terms.accounts.iter().all(|account| order.attempts_closed.contains(account)));
     if all_closed {
         draft.emit(OrderEvent::OrderClosed { reason: CLOSED_AT_CHANNELS.to_owned() });
+    }
+}
+
+/// A channel says that one way to pay is closed unpaid. On a paid order that is news only at an account that brought
+/// money: that the other ways to pay close after the payment is how it should be, and is only noted.
+pub(super) fn record_attempt_closed(draft: &mut Draft<'_>, fact: AttemptFact) {
+    match draft.status() {
+        Status::Closed => {}
+        Status::Unopened => note_closed(draft, fact),
+        Status::Pending => {
+            note_closed(draft, fact);
+            close_when_all_closed(draft);
+        }
+        Status::Paid | Status::Refunded => {
+            let mut payments = draft.order().payments.iter();
+            if payments.any(|payment| payment.fact.payment.account == fact.account) {
+                let note = Note::at_account(&fact.account, fact.occurred_at, fact.content);
+                let detail = format!("{} says closed unpaid, but its payment is booked", fact.account);
+                draft.flag(note, CLOSED_AFTER_PAYMENT, detail);
+            } else {
+                note_closed(draft, fact);
+            }
+        }
+    }
+}
+
+fn note_closed(draft: &mut Draft<'_>, fact: AttemptFact) {
+    if !draft.order().attempts_closed.contains(&fact.account) {
+        draft.emit(OrderEvent::AttemptClosed(fact));
     }
 }

@@ -1,5 +1,6 @@
 //! RecordPayment: money that came in is always booked; the terms only decide what it does for the order.
 
+use super::adopt;
 use super::draft::{Draft, Note};
 use crate::command::{PaymentFact, Terms};
 use crate::event::{OrderEvent, SurplusReason};
@@ -26,8 +27,10 @@ pub(super) fn record_payment(draft: &mut Draft<'_>, fact: PaymentFact) {
     }
     match verdict(draft.order(), &fact) {
         Verdict::Park => draft.emit(OrderEvent::PaymentParked(fact)),
-        Verdict::Settle => draft.emit(OrderEvent::PaymentConfirmed(fact)),
-        Verdict::Surplus(reason) => draft.emit(OrderEvent::SurplusPaymentRecorded { fact, reason }),
+        Verdict::Settle => adopt::emit_and_adopt(draft, OrderEvent::PaymentConfirmed(fact)),
+        Verdict::Surplus(reason) => {
+            adopt::emit_and_adopt(draft, OrderEvent::SurplusPaymentRecorded { fact, reason });
+        }
     }
 }
 
