@@ -3,6 +3,16 @@
 //! Promise (P7): a committed effect is sent until its receiver took it, or it is dead and a person was told; a crash between
 //! any two steps sends again and never loses. Receivers see the same `webhook-id` on every try.
 //!
-//! Reading order: [`sign`].
+//! Reading order: [`relay`] (claim, send, report), [`deliver`] (one try), [`message`] (what a subscriber is told), [`sign`],
+//! [`backoff`].
 
+pub mod backoff;
+pub mod deliver;
+pub mod message;
+pub mod relay;
 pub mod sign;
+
+pub use backoff::Schedule;
+pub use deliver::{Deliverer, Secrets};
+pub use relay::{Relay, RelaySettings};
+pub use sign::SigningSecret;

@@ -24,7 +24,7 @@ mod section;
 #[cfg(test)]
 mod tests;
 
-pub use accounts::{AlipayAccountConfig, WxpayAccountConfig};
+pub use accounts::AccountsConfig;
 pub use document::{Environment, Problem, Problems};
 pub use doors::{EffectsConfig, SigningSecrets, TokenConfig, TokenScope};
 pub use secret::Secret;
@@ -53,10 +53,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where the ledger is.
     pub database: DatabaseConfig,
-    /// WeChat Pay accounts.
-    pub wxpay: Vec<WxpayAccountConfig>,
-    /// Alipay accounts.
-    pub alipay: Vec<AlipayAccountConfig>,
+    /// WeChat Pay and Alipay accounts with their keys.
+    pub accounts: AccountsConfig,
     /// Who may use the API.
     pub tokens: Vec<TokenConfig>,
     /// Secrets that subscribers name.
@@ -139,8 +137,7 @@ impl Config {
             file: path.map(Path::to_path_buf),
             listen: read_listen(&root.section("server")),
             database: read_database(&root.section("database")),
-            wxpay: accounts::read_wxpay(&root.sections("wxpay")),
-            alipay: accounts::read_alipay(&root.sections("alipay")),
+            accounts: accounts::read(root),
             tokens: doors::read_tokens(&root.sections("tokens")),
             effects: doors::read_effects(&root.section("effects")),
             subscribers: doors::read_subscribers(&root.sections("subscribers"), &secrets),

@@ -27,16 +27,8 @@ fn check(file: Option<&Path>, env: &Environment) -> anyhow::Result<Exit> {
     for warning in &config.warnings {
         println!("warning: {}", warning.text);
     }
-    for account in &config.wxpay {
-        println!(
-            "wxpay:{} appids {}, {} platform keys",
-            account.mchid,
-            account.appids.join(" "),
-            account.platform_keys.len()
-        );
-    }
-    for account in &config.alipay {
-        println!("alipay:{} {} apps", account.seller_id, account.apps.len());
+    for (account, keys) in &config.accounts.summary {
+        println!("{account}: {keys}");
     }
     let (tokens, subscribers) = (config.tokens.len(), config.subscribers.len());
     let file =

@@ -1,258 +1,250 @@
-//! `[[wxpay]]` and `[[alipay]]`: the accounts and their key material, as text. The channel crate parses the keys.
+//! `[[wxpay]]` and `[[alipay]]`: the accounts and their key material. The channel crate parses and checks the keys; here its
+//! findings get the line of the file.
 
-use paidonce_order::ids::AccountId;
+use std::collections::BTreeMap;
+
+use paidonce_channel::alipay::{AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType};
+use paidonce_channel::keys::{ConfigProblem, SecretText};
+use paidonce_channel::wxpay::{MerchantMode, PlatformKeyConfig, WxpayAccount, WxpayAccountConfig};
+use paidonce_order::ids::AccountRef;
 
 use super::secret::{Secret, variable_part};
 use super::section::{Located, Section};
 
-/// One WeChat Pay account.
-#[derive(Debug, Clone)]
-pub struct WxpayAccountConfig {
-    /// mchid, or sp_mchid of a partner.
-    pub mchid: AccountId,
-    /// Line of the table.
-    pub line: Option<usize>,
-    /// Our appids.
-    pub appids: Vec<String>,
-    /// What kind of merchant.
-    pub merchant: WxpayMerchant,
-    /// APIv3 keys, the current one first.
-    pub apiv3_keys: Vec<Located<Secret>>,
-    /// Platform certificates and public keys.
-    pub platform_keys: Vec<WxpayPlatformKey>,
+/// All accounts of the configuration, checked.
+#[derive(Debug, Clone, Default)]
+pub struct AccountsConfig {
+    /// Ready for the channel crate.
+    pub ours: paidonce_channel::OurAccounts,
+    /// One line for a person about each.
+    pub summary: Vec<(AccountRef, String)>,
 }
 
-/// Direct or partner.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WxpayMerchant {
-    /// Its own orders only.
-    Direct,
-    /// Service provider; `["*"]` means any sub merchant.
-    Partner {
-        /// Which sub merchants.
-        sub_mchids: Vec<String>,
-    },
+/// Where the fields of one account stand, and which of them were already complained about.
+struct Lines<'a, 'b> {
+    section: &'a Section<'b>,
+    by_field: BTreeMap<String, Option<usize>>,
+    told: Vec<String>,
 }
 
-/// A key of the platform.
-#[derive(Debug, Clone)]
-pub enum WxpayPlatformKey {
-    /// Its serial stands in it.
-    Certificate {
-        /// PEM text.
-        pem: Located<String>,
-    },
-    /// Named by an id.
-    PublicKey {
-        /// `PUB_KEY_ID_..`.
-        id: String,
-        /// PEM text.
-        pem: Located<String>,
-    },
-}
-
-/// One Alipay account.
-#[derive(Debug, Clone)]
-pub struct AlipayAccountConfig {
-    /// seller_id (2088..).
-    pub seller_id: AccountId,
-    /// Line of the table.
-    pub line: Option<usize>,
-    /// Our apps.
-    pub apps: Vec<AlipayAppConfig>,
-}
-
-/// One app of an Alipay account.
-#[derive(Debug, Clone)]
-pub struct AlipayAppConfig {
-    /// app_id.
-    pub app_id: String,
-    /// What Alipay signs with.
-    pub key: AlipayKey,
-    /// Pinned algorithm.
-    pub sign_type: AlipaySignType,
-}
-
-/// Alipay's public key.
-#[derive(Debug, Clone)]
-pub enum AlipayKey {
-    /// PEM, or the console's bare base64.
-    PublicKey(Located<String>),
-    /// Certificate in PEM.
-    Certificate(Located<String>),
-}
-
-/// Pinned algorithm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AlipaySignType {
-    /// SHA-256 with RSA.
-    Rsa2,
-    /// SHA-1 with RSA; only when asked for.
-    Rsa,
-}
-
-/// AES-256.
-const APIV3_KEY_BYTES: usize = 32;
-
-pub(super) fn read_wxpay(sections: &[Section<'_>]) -> Vec<WxpayAccountConfig> {
-    let accounts: Vec<_> = sections.iter().filter_map(read_wxpay_account).collect();
-    report_repeats(sections, "mchid", accounts.iter().map(|account| (account.mchid.as_str(), account.line)));
-    accounts
-}
-
-fn read_account_id(section: &Section<'_>, key: &str, example: &str) -> Option<AccountId> {
-    let found = section.required(key, example)?;
-    AccountId::parse(&found.value)
-        .map_err(|error| section.problem(found.line, format!("{}: {error}", section.name(key))))
-        .ok()
-}
-
-fn read_wxpay_account(section: &Section<'_>) -> Option<WxpayAccountConfig> {
-    let mchid = read_account_id(section, "mchid", "\"1900000001\"");
-    let appids = section.strings("appids");
-    if appids.as_ref().is_none_or(Vec::is_empty) {
-        section
-            .problem(None, format!("{} is missing: write appids = [\"wx0000000000000001\"]", section.name("appids")));
+impl<'a, 'b> Lines<'a, 'b> {
+    const fn new(section: &'a Section<'b>) -> Self {
+        Self { section, by_field: BTreeMap::new(), told: Vec::new() }
     }
-    let merchant = read_merchant(section);
-    let variable =
-        mchid.as_ref().map_or_else(String::new, |id| format!("PAIDONCE_WXPAY_{}_", variable_part(id.as_str())));
-    let apiv3_keys = read_apiv3_keys(section, &variable);
-    let key_sections = section.sections("platform_keys");
-    if key_sections.is_empty() {
-        let name = section.name("platform_keys");
-        section.problem(
-            None,
-            format!("{name} is missing: add a [[wxpay.platform_keys]] with the certificate or the public key"),
-        );
-    }
-    let platform_keys = key_sections.iter().filter_map(read_platform_key).collect();
-    section.finish();
-    let appids = appids.unwrap_or_default().into_iter().map(|appid| appid.value).collect();
-    Some(WxpayAccountConfig { mchid: mchid?, line: section.line, appids, merchant, apiv3_keys, platform_keys })
-}
 
-fn read_merchant(section: &Section<'_>) -> WxpayMerchant {
-    let sub_mchids = section.strings("sub_mchids");
-    let name = section.name("sub_mchids");
-    if section.boolean("partner") == Some(true) {
-        let sub_mchids = sub_mchids.unwrap_or_default();
-        if sub_mchids.is_empty() {
-            section.problem(None, format!("{name} is missing: list the sub merchants, or write sub_mchids = [\"*\"]"));
+    fn at(&mut self, field: impl Into<String>, line: Option<usize>) {
+        self.by_field.insert(field.into(), line);
+    }
+
+    /// A problem of our own: what the channel crate would say of the same field is dropped.
+    fn missing(&mut self, field: &str, what_to_do: &str) {
+        self.section.problem(None, format!("{} is missing: {what_to_do}", self.section.name(field)));
+        self.told.push(field.to_owned());
+    }
+
+    /// What the channel crate says, with the line of the longest field name that we know.
+    fn report(&self, problems: Vec<ConfigProblem>) {
+        for ConfigProblem { field, problem } in problems {
+            if self.told.iter().any(|told| field.starts_with(told.as_str())) {
+                continue;
+            }
+            let known = self.by_field.iter().filter(|(known, _)| field.starts_with(known.as_str()));
+            let line = known.max_by_key(|(known, _)| known.len()).and_then(|(_, line)| *line);
+            let name = self.section.name(&counted_from_one(&field));
+            self.section.problem(line, format!("{name}: {problem}"));
         }
-        return WxpayMerchant::Partner { sub_mchids: sub_mchids.into_iter().map(|found| found.value).collect() };
     }
-    if let Some(first) = sub_mchids.and_then(|list| list.into_iter().next()) {
+}
+
+/// `platform_keys[0].certificate` as people count: `platform_keys[1].certificate`.
+fn counted_from_one(field: &str) -> String {
+    let mut parts = field.split('[');
+    let mut name = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (index, rest) = part.split_once(']').unwrap_or((part, ""));
+        let index = index.parse::<usize>().map_or_else(|_| index.to_owned(), |index| (index + 1).to_string());
+        name.push_str(&format!("[{index}]{rest}"));
+    }
+    name
+}
+
+pub(super) fn read(root: &Section<'_>) -> AccountsConfig {
+    let (wxpay, alipay) = (root.sections("wxpay"), root.sections("alipay"));
+    let wxpay: Vec<_> = wxpay.iter().filter_map(read_wxpay).collect();
+    let alipay: Vec<_> = alipay.iter().filter_map(read_alipay).collect();
+    let of_wxpay = wxpay.iter().map(|account| {
+        let keys = account.platform_key_ids().join(", ");
+        (account.account().clone(), format!("platform keys {keys}"))
+    });
+    let of_alipay =
+        alipay.iter().map(|account| (account.account().clone(), format!("apps {}", account.app_ids().join(", "))));
+    let summary = of_wxpay.chain(of_alipay).collect();
+    match paidonce_channel::OurAccounts::try_new(wxpay, alipay) {
+        Ok(ours) => AccountsConfig { ours, summary },
+        Err(problems) => {
+            problems.into_iter().for_each(|problem| root.problem(None, problem.to_string()));
+            AccountsConfig::default()
+        }
+    }
+}
+
+/// The text of a required field; empty when it was reported as missing.
+fn required(lines: &mut Lines<'_, '_>, key: &'static str, what_to_do: &str) -> String {
+    match lines.section.string(key) {
+        Some(found) => {
+            lines.at(key, found.line);
+            found.value
+        }
+        None if lines.section.has(key) => {
+            lines.told.push(key.to_owned());
+            String::new()
+        }
+        None => {
+            lines.missing(key, what_to_do);
+            String::new()
+        }
+    }
+}
+
+fn read_wxpay(section: &Section<'_>) -> Option<WxpayAccount> {
+    let lines = &mut Lines::new(section);
+    let mchid = required(lines, "mchid", "write mchid = \"1900000001\"");
+    let appids = strings(lines, "appids", "write appids = [\"wx0000000000000001\"]");
+    let mode = read_mode(lines);
+    let variable = format!("PAIDONCE_WXPAY_{}_APIV3_KEY", variable_part(&mchid));
+    let apiv3_key = section.secret(["apiv3_key", "apiv3_key_file"], &variable);
+    if apiv3_key.is_none() {
+        lines.told.push("apiv3_key".to_owned());
+        if !section.has("apiv3_key_file") && !section.has("apiv3_key") {
+            lines.missing("apiv3_key_file", &format!("name a file with the APIv3 key, or set {variable}"));
+        }
+    }
+    let previous = section.secret(["apiv3_key_previous", "apiv3_key_previous_file"], &format!("{variable}_PREVIOUS"));
+    let mut text = |field: &str, secret: Located<Secret>| {
+        lines.at(field, secret.line);
+        SecretText::from(secret.value.reveal())
+    };
+    let apiv3_key = apiv3_key.map(|key| text("apiv3_key", key)).unwrap_or_else(|| SecretText::from(""));
+    let apiv3_key_previous = previous.map(|key| text("apiv3_key_previous", key));
+    let platform_keys = read_platform_keys(lines);
+    section.finish();
+    let config = WxpayAccountConfig { mchid, appids, mode, platform_keys, apiv3_key, apiv3_key_previous };
+    WxpayAccount::try_new(&config).map_err(|problems| lines.report(problems)).ok()
+}
+
+fn strings(lines: &mut Lines<'_, '_>, key: &'static str, what_to_do: &str) -> Vec<String> {
+    let found = lines.section.strings(key).unwrap_or_default();
+    if found.is_empty() && !lines.section.has(key) {
+        lines.missing(key, what_to_do);
+    }
+    for (index, text) in found.iter().enumerate() {
+        lines.at(format!("{key}[{index}]"), text.line);
+    }
+    lines.at(key, found.first().and_then(|text| text.line));
+    found.into_iter().map(|text| text.value).collect()
+}
+
+fn read_mode(lines: &mut Lines<'_, '_>) -> MerchantMode {
+    let section = lines.section;
+    if section.boolean("partner") == Some(true) {
+        return MerchantMode::Partner {
+            sub_mchids: strings(lines, "sub_mchids", "write sub_mchids = [\"*\"] for any"),
+        };
+    }
+    if let Some(first) = section.strings("sub_mchids").and_then(|list| list.into_iter().next()) {
+        let name = section.name("sub_mchids");
         section.problem(first.line, format!("{name} is for partners only: write partner = true, or remove it"));
     }
-    WxpayMerchant::Direct
+    MerchantMode::Direct
 }
 
-fn read_apiv3_keys(section: &Section<'_>, variable: &str) -> Vec<Located<Secret>> {
-    let current = section.secret(["apiv3_key", "apiv3_key_file"], &format!("{variable}APIV3_KEY"));
-    if current.is_none() && !section.has("apiv3_key_file") && !section.has("apiv3_key") {
-        let name = section.name("apiv3_key_file");
-        section.problem(None, format!("{name} is missing: name a file with the APIv3 key, or set {variable}APIV3_KEY"));
+fn read_platform_keys(lines: &mut Lines<'_, '_>) -> Vec<PlatformKeyConfig> {
+    let sections = lines.section.sections("platform_keys");
+    if sections.is_empty() {
+        lines.missing("platform_keys", "add a [[wxpay.platform_keys]] with the certificate or the public key");
     }
-    let previous =
-        section.secret(["apiv3_key_previous", "apiv3_key_previous_file"], &format!("{variable}APIV3_KEY_PREVIOUS"));
-    let keys: Vec<_> = current.into_iter().chain(previous).collect();
-    for key in &keys {
-        let bytes = key.value.reveal().len();
-        if bytes != APIV3_KEY_BYTES {
-            let path = &section.path;
-            section
-                .problem(key.line, format!("{path}: an APIv3 key has {APIV3_KEY_BYTES} bytes, this one has {bytes}"));
-        }
+    let mut keys = Vec::new();
+    for section in &sections {
+        // The index among the good ones: that is what the channel crate counts.
+        let Some(key) = read_platform_key(section) else { continue };
+        lines.at(format!("platform_keys[{}]", keys.len()), section.line);
+        keys.push(key);
+    }
+    if keys.is_empty() {
+        lines.told.push("platform_keys".to_owned());
     }
     keys
 }
 
-fn read_platform_key(section: &Section<'_>) -> Option<WxpayPlatformKey> {
+fn read_platform_key(section: &Section<'_>) -> Option<PlatformKeyConfig> {
     let (certificate, id) = (section.file("certificate_file"), section.string("public_key_id"));
     let pem = section.file("public_key_file");
-    let named = |key| section.has(key);
-    let (has_certificate, has_id, has_key) =
-        (named("certificate_file"), named("public_key_id"), named("public_key_file"));
+    let has = |key| section.has(key);
+    let given = (has("certificate_file"), has("public_key_id"), has("public_key_file"));
     section.finish();
     let path = &section.path;
-    match (has_certificate, has_id, has_key) {
-        (true, false, false) => Some(WxpayPlatformKey::Certificate { pem: certificate? }),
-        (false, true, true) => Some(WxpayPlatformKey::PublicKey { id: id?.value, pem: pem? }),
+    match given {
+        (true, false, false) => Some(PlatformKeyConfig::Certificate { pem: certificate?.value }),
+        (false, true, true) => Some(PlatformKeyConfig::PublicKey { id: id?.value, pem: pem?.value }),
         (false, _, _) => {
             section.problem(None, format!("{path} needs certificate_file, or public_key_id and public_key_file"));
             None
         }
         (true, _, _) => {
-            section.problem(
-                None,
-                format!("{path} has a certificate and a public key: write a [[wxpay.platform_keys]] for each"),
-            );
+            let problem =
+                format!("{path} has a certificate and a public key: write a [[wxpay.platform_keys]] for each");
+            section.problem(None, problem);
             None
         }
     }
 }
 
-pub(super) fn read_alipay(sections: &[Section<'_>]) -> Vec<AlipayAccountConfig> {
-    let accounts: Vec<_> = sections.iter().filter_map(read_alipay_account).collect();
-    report_repeats(sections, "seller_id", accounts.iter().map(|account| (account.seller_id.as_str(), account.line)));
-    accounts
-}
-
-fn read_alipay_account(section: &Section<'_>) -> Option<AlipayAccountConfig> {
-    let seller_id = read_account_id(section, "seller_id", "\"2088000000000001\"");
-    let app_sections = section.sections("apps");
-    if app_sections.is_empty() {
-        let name = section.name("apps");
-        section
-            .problem(None, format!("{name} is missing: add a [[alipay.apps]] with app_id and alipay_public_key_file"));
+fn read_alipay(section: &Section<'_>) -> Option<AlipayAccount> {
+    let lines = &mut Lines::new(section);
+    let seller_id = required(lines, "seller_id", "write seller_id = \"2088000000000001\"");
+    let sections = section.sections("apps");
+    if sections.is_empty() {
+        lines.missing("apps", "add a [[alipay.apps]] with app_id and alipay_public_key_file");
     }
-    let apps = app_sections.iter().filter_map(read_alipay_app).collect();
+    let mut apps = Vec::new();
+    for app_section in &sections {
+        let Some(app) = read_app(app_section) else { continue };
+        lines.at(format!("apps[{}]", apps.len()), app_section.line);
+        apps.push(app);
+    }
+    if apps.is_empty() {
+        lines.told.push("apps".to_owned());
+    }
     section.finish();
-    Some(AlipayAccountConfig { seller_id: seller_id?, line: section.line, apps })
+    let config = AlipayAccountConfig { seller_id, apps };
+    AlipayAccount::try_new(&config).map_err(|problems| lines.report(problems)).ok()
 }
 
-fn read_alipay_app(section: &Section<'_>) -> Option<AlipayAppConfig> {
+fn read_app(section: &Section<'_>) -> Option<AlipayAppConfig> {
     let app_id = section.required("app_id", "\"2021000000000001\"");
     let (public_key, certificate) = (section.file("alipay_public_key_file"), section.file("alipay_cert_file"));
-    let (has_key, has_certificate) = (section.has("alipay_public_key_file"), section.has("alipay_cert_file"));
+    let given = (section.has("alipay_public_key_file"), section.has("alipay_cert_file"));
     let sign_type = read_sign_type(section);
+    let auth_app_ids = section.strings("auth_app_ids").unwrap_or_default();
     section.finish();
-    let key = match (has_key, has_certificate) {
-        (true, false) => public_key.map(AlipayKey::PublicKey),
-        (false, true) => certificate.map(AlipayKey::Certificate),
+    let key = match given {
+        (true, false) => public_key.map(|text| AlipayKeyConfig::PublicKey(text.value)),
+        (false, true) => certificate.map(|text| AlipayKeyConfig::Certificate(text.value)),
         (true, true) | (false, false) => {
             let path = &section.path;
             section.problem(None, format!("{path} needs one of alipay_public_key_file and alipay_cert_file"));
             None
         }
     };
-    Some(AlipayAppConfig { app_id: app_id?.value, key: key?, sign_type })
+    let auth_app_ids = auth_app_ids.into_iter().map(|id| id.value).collect();
+    Some(AlipayAppConfig { app_id: app_id?.value, key: key?, sign_type, auth_app_ids })
 }
 
-fn read_sign_type(section: &Section<'_>) -> AlipaySignType {
-    let Some(found) = section.string("sign_type") else { return AlipaySignType::Rsa2 };
-    match found.value.as_str() {
-        "RSA2" => AlipaySignType::Rsa2,
-        "RSA" => AlipaySignType::Rsa,
-        other => {
-            section.problem(found.line, format!("{} must be RSA2 or RSA, not {other:?}", section.name("sign_type")));
-            AlipaySignType::Rsa2
-        }
-    }
-}
-
-/// Two tables for one name would make one of them dead.
-pub(super) fn report_repeats<'a>(
-    sections: &[Section<'_>],
-    key: &str,
-    names: impl Iterator<Item = (&'a str, Option<usize>)>,
-) {
-    let Some(section) = sections.first() else { return };
-    let mut seen = std::collections::BTreeSet::new();
-    for (name, line) in names {
-        if !seen.insert(name) {
-            section.document.problem(line, format!("{key} {name:?} is given twice: keep one table"));
-        }
-    }
+fn read_sign_type(section: &Section<'_>) -> SignType {
+    let Some(found) = section.string("sign_type") else { return SignType::default() };
+    SignType::parse(&found.value).unwrap_or_else(|| {
+        let (name, value) = (section.name("sign_type"), &found.value);
+        section.problem(found.line, format!("{name} must be RSA2 or RSA, not {value:?}"));
+        SignType::default()
+    })
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use paidonce_order::event::KNOWN_EVENTS;
 use paidonce_store::store::Subscriber;
 use paidonce_worker::sign::SigningSecret;
 
-use super::accounts::report_repeats;
 use super::secret::{Secret, variable_part};
-use super::section::{Located, Section};
+use super::section::{Located, Section, report_repeats};
 
 /// Who may use the API.
 #[derive(Debug, Clone)]
@@ -43,11 +43,13 @@ pub struct EffectsConfig {
     pub jitter_percent: u8,
     /// Longest wait for a receiver.
     pub request_timeout_seconds: u16,
+    /// Delivered and discarded rows are deleted after so long.
+    pub keep_days: u16,
 }
 
 impl Default for EffectsConfig {
     fn default() -> Self {
-        Self { retry_seconds: vec![60, 300, 1800], jitter_percent: 10, request_timeout_seconds: 10 }
+        Self { retry_seconds: vec![60, 300, 1800], jitter_percent: 10, request_timeout_seconds: 10, keep_days: 30 }
     }
 }
 
@@ -154,11 +156,13 @@ pub(super) fn read_effects(section: &Section<'_>) -> EffectsConfig {
     }
     let jitter = section.integer("jitter_percent", 0..=50).and_then(|percent| u8::try_from(percent).ok());
     let timeout = section.integer("request_timeout_seconds", 1..=120).and_then(|seconds| u16::try_from(seconds).ok());
+    let keep_days = section.integer("keep_days", 1..=3650).and_then(|days| u16::try_from(days).ok());
     section.finish();
     EffectsConfig {
         retry_seconds,
         jitter_percent: jitter.unwrap_or(default.jitter_percent),
         request_timeout_seconds: timeout.unwrap_or(default.request_timeout_seconds),
+        keep_days: keep_days.unwrap_or(default.keep_days),
     }
 }
 
@@ -174,6 +178,10 @@ fn read_subscriber(section: &Section<'_>, secrets: &SigningSecrets) -> Option<Lo
     if events.is_none() {
         let name = section.name("events");
         section.problem(None, format!("{name} is missing: write events = [\"PaymentConfirmed\"], or [\"*\"] for all"));
+    }
+    for event in events.iter().flatten().filter(|event| !is_event_type(&event.value)) {
+        let problem = format!("{} has {:?}, which no event is called", section.name("events"), event.value);
+        section.problem(event.line, format!("{problem}: see schemas/events, or write [\"*\"] for all"));
     }
     let url = section.required("url", "\"https://warehouse.example/hook\"");
     if let Some(found) = url.as_ref().filter(|found| !is_http_url(&found.value)) {
@@ -193,6 +201,10 @@ fn read_subscriber(section: &Section<'_>, secrets: &SigningSecrets) -> Option<Lo
     let events = events?.into_iter().map(|event| event.value).collect();
     let subscriber = Subscriber { name: name?.value, events, url: url?.value, secret_ref: secret_ref?.value, paused };
     Some(Located { value: subscriber, line: section.line })
+}
+
+fn is_event_type(text: &str) -> bool {
+    text == "*" || KNOWN_EVENTS.iter().any(|(event_type, _)| *event_type == text)
 }
 
 /// Whether an address can be POSTed to. Credentials in it would end up in logs and tables.

@@ -1,6 +1,7 @@
 //! Reads one TOML table key by key; every wrong key or type becomes a problem with its line, and reading goes on.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use toml::Spanned;
@@ -195,6 +196,21 @@ impl<'a> Section<'a> {
             let line = self.document.line_of(&key.span());
             let path = self.name(name);
             self.problem(Some(line), format!("{path} is not a known key: known here are {}", allowed.join(", ")));
+        }
+    }
+}
+
+/// Two tables for one name would make one of them dead.
+pub(super) fn report_repeats<'a>(
+    sections: &[Section<'_>],
+    key: &str,
+    names: impl Iterator<Item = (&'a str, Option<usize>)>,
+) {
+    let Some(section) = sections.first() else { return };
+    let mut seen = BTreeSet::new();
+    for (name, line) in names {
+        if !seen.insert(name) {
+            section.problem(line, format!("{key} {name:?} is given twice: keep one table"));
         }
     }
 }

@@ -145,9 +145,26 @@ fn the_example_file_has_no_problem_and_no_warning() {
     let config = Config::parse(Some(&dir.path().join("paidonce.toml")), example, &Environment::default());
     let config = config.unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(config.warnings, []);
-    assert_eq!((config.wxpay.len(), config.alipay.len(), config.tokens.len()), (1, 1, 3));
+    assert_eq!((config.accounts.summary.len(), config.tokens.len()), (2, 3));
     assert_eq!(config.subscribers[0].value.name, "warehouse");
 }
 
 /// A test key: its private half was thrown away.
 const TEST_PUBLIC_KEY: &str = include_str!("test_public_key.pem");
+
+#[test]
+fn a_key_that_is_no_key_is_reported_with_the_line_of_its_table() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("good.pem"), TEST_PUBLIC_KEY).unwrap();
+    std::fs::write(dir.path().join("bad.pem"), "not a key").unwrap();
+    let text = "[[wxpay]]\nmchid = \"1900000001\"\nappids = [\"wx0000000000000001\", \"wx-\"]\napiv3_key = \"too short\"\n\
+                [[wxpay.platform_keys]]\npublic_key_id = \"PUB_KEY_ID_01\"\npublic_key_file = \"good.pem\"\n\
+                [[wxpay.platform_keys]]\npublic_key_id = \"PUB_KEY_ID_02\"\npublic_key_file = \"bad.pem\"\n";
+    let problems = Config::parse(Some(&dir.path().join("p.toml")), text, &Environment::default()).unwrap_err();
+    let found: Vec<_> = problems.list.iter().map(|problem| (problem.line, problem.text.as_str())).collect();
+    assert_eq!(found.len(), 3, "{found:#?}");
+    assert!(found[0].0 == Some(3) && found[0].1.starts_with("wxpay[1].appids[2]: "), "{found:#?}");
+    assert!(found[1].0 == Some(4) && found[1].1.starts_with("wxpay[1].apiv3_key: "), "{found:#?}");
+    assert!(found[2].0 == Some(8) && found[2].1.starts_with("wxpay[1].platform_keys[2]"), "{found:#?}");
+    assert!(!problems.to_string().contains("too short"), "{problems}");
+}
