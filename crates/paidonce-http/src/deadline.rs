@@ -1,0 +1,36 @@
+//! No caller waits longer than the deadline once its body is read: a slow ledger becomes a 503 that says what is known.
+//! Callbacks keep their own deadline, since they are answered in the platform's words.
+
+use actix_web::HttpResponse;
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+
+use crate::call::Call;
+use crate::problem::{self, Problem};
+
+/// What a route of our API answers.
+pub(crate) type Answered = LocalBoxFuture<'static, Result<HttpResponse, Problem>>;
+
+/// A route that must answer within the deadline.
+pub(crate) fn in_time<F, Fut>(handler: F) -> impl Fn(Call) -> Answered + Clone + 'static
+where
+    F: Fn(Call) -> Fut + Clone + 'static,
+    Fut: Future<Output = Result<HttpResponse, Problem>> + 'static,
+{
+    move |call| {
+        let limit = call.state().answer_deadline;
+        let is_read = call.is_read();
+        let answering = handler(call);
+        async move { tokio::time::timeout(limit, answering).await.unwrap_or_else(|_| Err(too_late(is_read))) }
+            .boxed_local()
+    }
+}
+
+fn too_late(is_read: bool) -> Problem {
+    if is_read {
+        Problem::new(&problem::DATABASE_AWAY, "the ledger did not answer in time")
+    } else {
+        // Dropping the wait does not stop the job.
+        Problem::new(&problem::OUTCOME_UNKNOWN, "the ledger did not answer in time; it may still commit")
+    }
+}

@@ -1,0 +1,70 @@
+//! What every route shares.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use paidonce_app::App;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::auth::Tokens;
+use crate::metrics::Metrics;
+use crate::refusal_log::RefusalLog;
+use crate::server::ServerOptions;
+
+/// Callbacks being recorded at once, at most; above it the answer is 503. More than the store's queues can hold is of no
+/// use, and each holds at most one body of 64 KiB.
+const JOBS_MAX: u32 = 16_384;
+
+pub(crate) struct State {
+    pub(crate) app: Arc<App>,
+    pub(crate) tokens: Tokens,
+    pub(crate) metrics: Metrics,
+    pub(crate) refusals: RefusalLog,
+    pub(crate) body_timeout: Duration,
+    pub(crate) answer_deadline: Duration,
+    /// Where accepted callbacks run: a connection that goes away must not take them along.
+    pub(crate) runtime: Handle,
+    jobs: Arc<Semaphore>,
+    stopping: AtomicBool,
+    #[cfg(feature = "testing")]
+    pub(crate) testing: crate::server::TestingDoors,
+}
+
+impl State {
+    /// Must be called on the runtime that accepted callbacks shall finish on.
+    pub(crate) fn new(app: Arc<App>, options: &ServerOptions) -> Self {
+        Self {
+            app,
+            tokens: Tokens::new(options.tokens.clone()),
+            metrics: Metrics::new(),
+            refusals: RefusalLog::default(),
+            body_timeout: options.body_timeout,
+            answer_deadline: options.answer_deadline,
+            runtime: Handle::current(),
+            jobs: Arc::new(Semaphore::new(usize::try_from(JOBS_MAX).unwrap_or(usize::MAX))),
+            stopping: AtomicBool::new(false),
+            #[cfg(feature = "testing")]
+            testing: options.testing.clone(),
+        }
+    }
+
+    /// Room for one more callback; held until it has its outcome.
+    pub(crate) fn begin_job(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.jobs).try_acquire_owned().ok()
+    }
+
+    pub(crate) async fn wait_for_jobs(&self) {
+        // Closed is never: nobody closes it.
+        let _all = self.jobs.acquire_many(JOBS_MAX).await;
+    }
+
+    pub(crate) fn begin_stopping(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+}
