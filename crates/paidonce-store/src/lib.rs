@@ -19,6 +19,7 @@ pub(crate) mod migrations;
 pub mod options;
 pub mod postgres;
 pub(crate) mod rows;
+mod row_counts;
 pub mod sqlite;
 pub mod store;
 pub mod writer;

@@ -22,9 +22,10 @@ use uuid::Uuid;
 
 use crate::clock::ClockOffset;
 use crate::options::StoreOptions;
+use crate::row_counts::{COUNT_ROWS, CountRow};
 use crate::store::{
     Attempt, Backfill, ClaimedEffect, EffectRow, EventRow, FeedPage, Gauges, ItemRow, OnlyOpen, OrderFilter, Outcome,
-    Store, StoreError, SubmitError, Subscriber, TryResult, Work,
+    RowCounts, Store, StoreError, SubmitError, Subscriber, TryResult, Work,
 };
 use crate::writer::Writer;
 
@@ -68,6 +69,15 @@ impl Store for PostgresStore {
     }
     async fn list_order_flows(&self, order_no: &OrderNo) -> Result<Vec<FlowRow>, StoreError> {
         queries::list_order_flows(self, order_no).await
+    }
+    async fn count_rows(&self, order_no: &OrderNo) -> Result<RowCounts, StoreError> {
+        let row: CountRow = sqlx::query_as(COUNT_ROWS)
+            .bind(order_no.as_str())
+            .bind(i32::from(order_no.shard()))
+            .fetch_one(&self.pool)
+            .await
+            .map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok(row.into())
     }
     async fn list_orders(&self, filter: &OrderFilter) -> Result<Vec<OrderRow>, StoreError> {
         queries::list_orders(self, filter).await
