@@ -1,9 +1,18 @@
 //! Alipay (domestic OpenAPI): notifications (protocol facts B1, B2).
 //!
-//! Reading order: [`account`] (who we are and the keys), `form` (what is signed), `notification` (verify, read).
+//! | step | module | refusal |
+//! |---|---|---|
+//! | split and decode the form once, find the key by app_id, check the signature over the decoded bytes | `form`, `notification` | 401 |
+//! | whose is it | `notification` | 403 |
+//! | read a trade notice | `trade` | kept as strays |
+//! | read an application-gateway message | `gateway` | 400, or kept as strays |
 
 pub mod account;
+mod form;
+mod gateway;
 mod notification;
+mod trade;
+mod value;
 
 pub use account::{AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType};
 pub use notification::AlipayReceiver;

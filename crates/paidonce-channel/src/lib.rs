@@ -9,8 +9,12 @@
 pub mod accounts;
 pub mod alipay;
 pub mod channel;
+mod digest;
+mod evidence;
+mod json;
 pub mod keys;
 pub mod observation;
+mod reading;
 pub mod wxpay;
 
 pub use accounts::OurAccounts;

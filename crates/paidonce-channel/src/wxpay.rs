@@ -1,9 +1,21 @@
 //! WeChat Pay API v3: notifications (protocol facts A1, A2).
 //!
-//! Reading order: [`account`] (who we are and the keys), `headers` (what is signed), `notification` (verify, open, read).
+//! | step | module | refusal |
+//! |---|---|---|
+//! | read the signature headers, find the key, check time and signature over the raw bytes | `headers` | 401 |
+//! | read the envelope, open the resource | `envelope` | 400, or kept and refused |
+//! | whose is it | `ownership` | 403 |
+//! | read the plaintext: payment, refund, share | `payment`, `refund`, `share` | kept as strays |
 
 pub mod account;
+mod envelope;
+mod headers;
 mod notification;
+mod ownership;
+mod payment;
+mod plaintext;
+mod refund;
+mod share;
 
 pub use account::{MerchantMode, PlatformKeyConfig, WxpayAccount, WxpayAccountConfig};
 pub use notification::WxpayReceiver;

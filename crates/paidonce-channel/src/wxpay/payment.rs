@@ -1,0 +1,116 @@
+//! Payments: direct, partner, combine (fact A1.8).
+
+use paidonce_order::command::PaymentFact;
+use paidonce_order::money::Money;
+use paidonce_order::timestamp::Timestamp;
+
+use super::account::WxpayAccount;
+use super::ownership::{check_app, check_app_field, check_merchant};
+use super::plaintext::{
+    Sign, currency, filled, payer_amount, payment_ref, required, required_minor, required_object, required_time,
+};
+use crate::accounts::OurAccounts;
+use crate::json::{Json, Object, member};
+use crate::observation::Fact;
+use crate::reading::{Said, Stop, Unbookable, cut, flag_fact, not_ours, order_no, payment_fact, product_word};
+
+/// Most sub-orders of a combine payment.
+const SUB_ORDERS_MAX: usize = 50;
+
+/// What a payment is read with.
+pub(super) struct Context<'a> {
+    /// The account of the path.
+    pub(super) account: &'a WxpayAccount,
+    /// All of ours.
+    pub(super) ours: &'a OurAccounts,
+    /// A hint.
+    pub(super) event_type: &'a str,
+    /// For a flag about a payment that never happened.
+    pub(super) said_at: Timestamp,
+}
+
+/// Names of the amount members: they differ between single and combine payments.
+struct AmountNames {
+    total: &'static str,
+    payer: &'static str,
+}
+
+const SINGLE: AmountNames = AmountNames { total: "total", payer: "payer_total" };
+const COMBINE: AmountNames = AmountNames { total: "total_amount", payer: "payer_amount" };
+
+/// A payment of one order.
+pub(super) fn read_single(plaintext: &Object<'_>, context: &Context<'_>) -> Result<Vec<Said>, Stop> {
+    check_merchant(plaintext, context.account)?;
+    check_app(plaintext, context.account)?;
+    Ok(vec![read_one(plaintext, context.account, &SINGLE, context)?])
+}
+
+/// A combine payment: each sub-order is booked for the account of its own mchid.
+///
+/// `combine_mchid` must be the account of the path, since its keys opened the message. A sub-order of a merchant who is not
+/// ours is kept as a stray and the others are booked: our money must not wait for a stranger's, and a refusal would only
+/// make WeChat Pay send the same again until it gives up.
+pub(super) fn read_combine(plaintext: &Object<'_>, context: &Context<'_>) -> Result<Vec<Said>, Stop> {
+    let combine_mchid = required(plaintext, "combine_mchid")?;
+    if combine_mchid != context.account.account.account.as_str() {
+        return Err(not_ours("combine_mchid", combine_mchid));
+    }
+    check_app_field(plaintext, "combine_appid", context.account)?;
+    let Some(Json::Array(sub_orders)) = member(plaintext, "sub_orders") else {
+        return Err(Unbookable::missing("sub_orders").into());
+    };
+    if sub_orders.is_empty() || sub_orders.len() > SUB_ORDERS_MAX {
+        let detail = format!("sub_orders has {} members, not 1 to {SUB_ORDERS_MAX}", sub_orders.len());
+        return Err(Unbookable::new("unusable_number", detail).into());
+    }
+    let said = |sub_order| read_sub_order(sub_order, context).unwrap_or_else(Said::Unbookable);
+    Ok(sub_orders.iter().map(said).collect())
+}
+
+fn read_sub_order(sub_order: &Json<'_>, context: &Context<'_>) -> Result<Said, Unbookable> {
+    let Json::Object(sub_order) = sub_order else { return Err(Unbookable::missing("sub_orders[].mchid")) };
+    let mchid = required(sub_order, "mchid")?;
+    let foreign = |field: &str, found: &str| {
+        let detail = format!("{field} {:?} of a sub-order is not one of ours", cut(found));
+        Unbookable::new("foreign_sub_order", detail)
+    };
+    let account = context.ours.find_wxpay(mchid).ok_or_else(|| foreign("mchid", mchid))?;
+    if let Some(sub_mchid) = filled(sub_order, "sub_mchid").filter(|sub_mchid| !account.sub_mchids.has(sub_mchid)) {
+        return Err(foreign("sub_mchid", sub_mchid));
+    }
+    read_one(sub_order, account, &COMBINE, context)
+}
+
+fn read_one(
+    object: &Object<'_>,
+    account: &WxpayAccount,
+    names: &AmountNames,
+    context: &Context<'_>,
+) -> Result<Said, Unbookable> {
+    let order_no = order_no("out_trade_no", filled(object, "out_trade_no"))?;
+    let trade_state = required(object, "trade_state")?;
+    let failed_event = context.event_type == "TRANSACTION.FAIL";
+    if trade_state == "SUCCESS" && !failed_event {
+        return Ok(Said::about(order_no, Fact::Payment(read_paid(object, account, names)?)));
+    }
+    // The plaintext states the result; where the event says otherwise, nothing is booked and a person looks at it.
+    let code = if failed_event && trade_state != "SUCCESS" { "attempt_failed" } else { "trade_state_disagrees" };
+    let detail = format!("{} says trade_state {:?}", cut(context.event_type), cut(trade_state));
+    let distinguishing = [order_no.as_str(), filled(object, "transaction_id").unwrap_or_default(), trade_state];
+    let flag = flag_fact(&account.account, code, detail, &distinguishing, context.said_at);
+    Ok(Said::about(order_no, Fact::Flag(flag)))
+}
+
+fn read_paid(object: &Object<'_>, account: &WxpayAccount, names: &AmountNames) -> Result<PaymentFact, Unbookable> {
+    let payment = payment_ref(object, &account.account)?;
+    let amount = required_object(object, "amount")?;
+    let order_currency = currency(amount, "currency")?;
+    let total = Money::new(required_minor(amount, names.total, Sign::Positive)?, order_currency);
+    let payer_amount = payer_amount(amount, names.payer, order_currency)?;
+    let success_time = required_time(object, "success_time")?;
+    Ok(PaymentFact {
+        payer_amount,
+        channel_trade_type: product_word(filled(object, "trade_type")),
+        ..payment_fact(payment, total, success_time)
+    })
+}

@@ -1,0 +1,88 @@
+//! Profit sharing and its return (fact A5): told to the receiver only, with no order number.
+
+use paidonce_order::command::ShareKind;
+use paidonce_order::money::Money;
+
+use super::account::WxpayAccount;
+use super::ownership::check_merchant;
+use super::plaintext::{Sign, filled, payment_ref, required, required_minor, required_time};
+use crate::json::{Json, Object, member};
+use crate::reading::{Receiver, Said, ShareNumbers, Stop, Unbookable, receiver_type, share_fact, share_no};
+
+/// Most receivers of one request.
+const RECEIVERS_MAX: usize = 50;
+
+/// The hints of the envelope that tell a share from its return.
+pub(super) struct Hints<'a> {
+    pub(super) event_type: &'a str,
+    pub(super) summary: &'a str,
+}
+
+/// A share notice. It names the payment of the sharing merchant; one who only receives has no such payment, and his notice
+/// is kept as a stray.
+pub(super) fn read(plaintext: &Object<'_>, account: &WxpayAccount, hints: &Hints<'_>) -> Result<Vec<Said>, Stop> {
+    let receivers = receivers(plaintext)?;
+    if let Err(stop) = check_merchant(plaintext, account) {
+        let own = account.account.account.as_str();
+        let ours_to_receive = receivers.iter().any(|receiver| filled(receiver, "account") == Some(own));
+        let foreign_sharer = matches!(stop, Stop::Refused(_));
+        return match foreign_sharer && ours_to_receive {
+            true => Err(Unbookable::new("share_received", "another merchant shared money with us").into()),
+            false => Err(stop),
+        };
+    }
+    let said = |receiver: &&Object<'_>| read_one(plaintext, receiver, account, kind(plaintext, hints));
+    Ok(receivers.iter().map(|receiver| said(receiver).unwrap_or_else(Said::Unbookable)).collect())
+}
+
+/// Officially an object; a list was seen too.
+fn receivers<'j, 'a>(plaintext: &'j Object<'a>) -> Result<Vec<&'j Object<'a>>, Unbookable> {
+    let found = member(plaintext, "receiver").or_else(|| member(plaintext, "receivers"));
+    let listed: Vec<&Json<'_>> = match found {
+        Some(Json::Array(list)) => list.iter().collect(),
+        Some(single) => vec![single],
+        None => return Err(Unbookable::missing("receiver")),
+    };
+    if listed.is_empty() || listed.len() > RECEIVERS_MAX {
+        let detail = format!("receiver has {} members, not 1 to {RECEIVERS_MAX}", listed.len());
+        return Err(Unbookable::new("unusable_number", detail));
+    }
+    let object = |one: &'j Json<'a>| match one {
+        Json::Object(object) => Ok(object),
+        Json::Null | Json::Bool | Json::Number(_) | Json::Text(_) | Json::Array(_) => {
+            Err(Unbookable::missing("receiver.account"))
+        }
+    };
+    listed.into_iter().map(object).collect()
+}
+
+/// The shape decides; the event type, then the summary, where the shape is the same.
+fn kind(plaintext: &Object<'_>, hints: &Hints<'_>) -> ShareKind {
+    let returned = filled(plaintext, "out_return_no").is_some()
+        || hints.event_type == "PROFITSHARING.RETURN"
+        || (hints.event_type != "PROFITSHARING.SUCCESS" && hints.summary.contains("回退"));
+    if returned { ShareKind::Returned } else { ShareKind::Shared }
+}
+
+fn read_one(
+    plaintext: &Object<'_>,
+    receiver: &Object<'_>,
+    account: &WxpayAccount,
+    kind: ShareKind,
+) -> Result<Said, Unbookable> {
+    let payment = payment_ref(plaintext, &account.account)?;
+    let returned_no = match kind {
+        ShareKind::Shared => None,
+        ShareKind::Returned => filled(plaintext, "out_return_no"),
+    };
+    let share_no = share_no("out_order_no", returned_no.or_else(|| filled(plaintext, "out_order_no")))?;
+    let names = Receiver {
+        receiver_type: receiver_type("receiver.type", filled(receiver, "type"))?,
+        account: required(receiver, "account")?,
+    };
+    let amount = Money::fen(required_minor(receiver, "amount", Sign::Positive)?);
+    let success_time = required_time(plaintext, "success_time")?;
+    let channel_share_no = filled(plaintext, "return_id").or_else(|| filled(plaintext, "order_id")).map(str::to_owned);
+    let numbers = ShareNumbers { share_no, channel_share_no };
+    Ok(Said::share(share_fact(payment, kind, numbers, &names, (amount, success_time))))
+}
