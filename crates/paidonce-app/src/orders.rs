@@ -6,7 +6,9 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::AppError;
-use crate::view::{EffectView, EventView, FeedView, FlowView, OrderSummary, OrderView, RefundView, refunds_of};
+use crate::view::{
+    EffectView, EventView, FeedView, FlowView, OrderSummary, OrderView, RefundView, RowCountsView, refunds_of,
+};
 
 /// Rows of a page if the caller doesn't say.
 pub const PAGE_ROWS_DEFAULT: u32 = 50;
@@ -52,6 +54,15 @@ impl App {
             return Err(not_found(order_no));
         }
         Ok(rows.into_iter().map(FlowView::from).collect())
+    }
+
+    /// How many rows the tables hold for it. Errors: [`AppError::NotFound`] when it is unknown.
+    pub async fn count_order_rows(&self, order_no: &OrderNo) -> Result<RowCountsView, AppError> {
+        let counts = self.store().count_rows(order_no).await?;
+        if counts.events == 0 {
+            return Err(not_found(order_no));
+        }
+        Ok(counts.into())
     }
 
     /// Refunds of all its payments. Errors: [`AppError::NotFound`].

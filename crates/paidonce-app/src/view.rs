@@ -11,7 +11,7 @@ use paidonce_order::order::{
 use paidonce_order::project::{FlowRow, OrderRow};
 use paidonce_order::timestamp::Timestamp;
 use paidonce_order::{Money, OrderNo};
-use paidonce_store::store::{EffectRow, EventRow, FeedPage, Head, ItemRow, Subscriber};
+use paidonce_store::store::{EffectRow, EventRow, FeedPage, Head, ItemRow, RowCounts, Subscriber};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -221,6 +221,30 @@ pub struct FlowView {
     pub currency: String,
     /// By the channel's clock.
     pub occurred_at: Timestamp,
+}
+
+/// How many rows the tables hold for one order: what anyone checks promise P1 by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RowCountsView {
+    /// `events`.
+    pub events: i64,
+    /// `t_idempotent`.
+    pub idempotent: i64,
+    /// `t_order`: none or one.
+    pub order: i64,
+    /// `t_order_flow`.
+    pub flows: i64,
+    /// `t_effect`, deliveries to subscribers.
+    pub deliveries: i64,
+    /// Those of them that the subscriber took.
+    pub delivered: i64,
+}
+
+impl From<RowCounts> for RowCountsView {
+    fn from(counts: RowCounts) -> Self {
+        let RowCounts { events, idempotent, order, flows, deliveries, delivered } = counts;
+        Self { events, idempotent, order, flows, deliveries, delivered }
+    }
 }
 
 /// An event of the log.

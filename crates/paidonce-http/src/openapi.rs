@@ -6,7 +6,7 @@ use paidonce_app::items::OperatorNote;
 use paidonce_app::open::OpenOrder;
 use paidonce_app::refund::RequestRefund;
 use paidonce_app::subscribers::PutSubscriber;
-use paidonce_app::view::{FeedView, ItemView, OrderView, RefundView, SubscriberView};
+use paidonce_app::view::{FeedView, ItemView, OrderView, RefundView, RowCountsView, SubscriberView};
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
@@ -141,6 +141,7 @@ fn shapes(route: &Route, generator: &mut SchemaGenerator) -> Shapes {
         ("GET", "/v1/orders/{order_no}") => read::<OrderView>(generator),
         ("GET", "/v1/orders/{order_no}/events") => read::<Events>(generator),
         ("GET", "/v1/orders/{order_no}/flows") => read::<Flows>(generator),
+        ("GET", "/v1/orders/{order_no}/counts") => read::<RowCountsView>(generator),
         ("POST", "/v1/orders/{order_no}/close") => {
             read::<OrderView>(generator).requesting(generator.subschema_for::<CloseOrder>())
         }

@@ -101,6 +101,7 @@ pub static ROUTES: &[Route] = &[
     row(Method::GET, "/v1/orders/{order_no}", ReadOrders, "One order with its payments and refunds."),
     row(Method::GET, "/v1/orders/{order_no}/events", ReadOrders, "Its events in sequence."),
     row(Method::GET, "/v1/orders/{order_no}/flows", ReadOrders, "The money that moved for it."),
+    row(Method::GET, "/v1/orders/{order_no}/counts", Inspect, "How many rows the tables hold for it."),
     row(Method::POST, "/v1/orders/{order_no}/close", WriteOrders, "Close an unpaid order."),
     row(Method::POST, "/v1/orders/{order_no}/refunds", WriteOrders, "Request a refund: 201; the same again: 200."),
     row(Method::GET, "/v1/orders/{order_no}/refunds", ReadOrders, "Its refunds."),

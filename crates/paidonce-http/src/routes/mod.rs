@@ -37,6 +37,7 @@ fn configure_orders(config: &mut ServiceConfig) {
         .service(resource("/v1/orders/{order_no}").route(get().to(in_time(orders::get))))
         .service(resource("/v1/orders/{order_no}/events").route(get().to(in_time(orders::events))))
         .service(resource("/v1/orders/{order_no}/flows").route(get().to(in_time(orders::flows))))
+        .service(resource("/v1/orders/{order_no}/counts").route(get().to(in_time(orders::counts))))
         .service(resource("/v1/orders/{order_no}/close").route(post().to(in_time(orders::close))))
         .service(
             resource("/v1/orders/{order_no}/refunds")

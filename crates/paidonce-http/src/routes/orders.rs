@@ -1,4 +1,4 @@
-//! `/v1/orders`: open, get, search, events, flows, close.
+//! `/v1/orders`: open, get, search, events, flows, counts, close.
 
 use actix_web::HttpResponse;
 use paidonce_app::app::Door;
@@ -51,6 +51,10 @@ pub(crate) async fn events(call: Call) -> Result<HttpResponse, Problem> {
 
 pub(crate) async fn flows(call: Call) -> Result<HttpResponse, Problem> {
     ok(&Flows { flows: call.app().list_order_flows(&call.order_no()?).await? })
+}
+
+pub(crate) async fn counts(call: Call) -> Result<HttpResponse, Problem> {
+    ok(&call.app().count_order_rows(&call.order_no()?).await?)
 }
 
 pub(crate) async fn close(call: Call) -> Result<HttpResponse, Problem> {
