@@ -10,7 +10,8 @@
 use paidonce_order::command::{Operator, OrderCommand, PaymentRef, RefundOrigin, RefundRequest, StrayCommand, Terms};
 use paidonce_order::ids::{AccountRef, ChannelTradeNo, OrderNo};
 use paidonce_order::money::Money;
-use paidonce_order::order::{ItemKind, Order, ParkedFact, Payment, RefundState, Status};
+use paidonce_order::order::{ItemKind, Order, ParkedFact, RefundState, Status};
+use paidonce_order::policy::surplus_refund_no;
 use paidonce_store::store::{ItemRow, OnlyOpen, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -165,8 +166,8 @@ fn parse_payment(text: &str) -> Option<PaymentRef> {
     })
 }
 
-/// The refund's number derives from the surplus key and from how many refunds of it have failed for good: asking twice
-/// is one refund, asking after a failure is a new one.
+/// The refund's number is that of the automatic refund, so that a person and the policy ask for the same one; after it
+/// failed for good, the next try has a number of its own. Asking twice is one refund.
 fn surplus_refund(
     order_no: &OrderNo,
     order: &Order,
@@ -174,23 +175,30 @@ fn surplus_refund(
     payment: PaymentRef,
     by: &Operator,
 ) -> Result<RefundRequest, AppError> {
-    let Some(known) = order.payments.iter().find(|known| known.fact.payment == payment) else {
+    let Some(known) = order.find_payment(&payment) else {
         return Err(not_allowed(item, "its payment is not on the order"));
     };
-    let failed = known.refunds.iter().filter(|refund| refund.state == RefundState::Failed).count();
-    let refund_no = derived_refund_no(order_no, 'S', &format!("{}#{failed}", item.item_no))?;
-    let amount = match known.refunds.iter().find(|refund| refund.refund_no == refund_no) {
-        Some(asked_before) => asked_before.amount,
-        None => left_of(known).ok_or_else(|| not_allowed(item, "nothing is left of the payment"))?,
+    let failed = known.refunds.iter().filter(|refund| is_failed(refund.state)).count();
+    let refund_no = match failed {
+        0 => surplus_refund_no(order_no, &payment),
+        failed => derived_refund_no(order_no, 'S', &format!("{}#{failed}", item.item_no))?,
     };
+    let amount = match known.find_refund(&refund_no) {
+        Some(asked_before) => asked_before.amount,
+        None => Money::new(known.refundable_minor(), known.fact.amount.currency),
+    };
+    if amount.amount_minor == 0 {
+        return Err(not_allowed(item, "nothing is left of the payment"));
+    }
     let reason = Some(format!("{}: {}", by.name, by.reason));
     Ok(RefundRequest { payment: Some(payment), refund_no, amount, reason, origin: RefundOrigin::Surplus })
 }
 
-/// What is neither back nor asked back; `None` when that is nothing.
-fn left_of(payment: &Payment) -> Option<Money> {
-    let left = payment.refundable_minor();
-    (left > 0).then(|| Money::new(left, payment.fact.amount.currency))
+const fn is_failed(state: RefundState) -> bool {
+    match state {
+        RefundState::Failed | RefundState::NumberTaken => true,
+        RefundState::Requested | RefundState::Stalled | RefundState::Confirmed => false,
+    }
 }
 
 fn terms_of_parked(order: &Order, item: &ItemRow, by: &Operator) -> Result<Terms, AppError> {

@@ -1,7 +1,7 @@
 //! Opening an order, and replacing an earlier attempt.
 
 use paidonce_order::command::{OrderCommand, Terms};
-use paidonce_order::error::OrderError;
+use paidonce_order::decide::decide;
 use paidonce_order::ids::{AccountRef, OrderNo};
 use paidonce_order::money::{Currency, Money};
 use paidonce_order::timestamp::Timestamp;
@@ -18,9 +18,6 @@ pub const EXPIRY_DEFAULT_MICROS: i64 = 7 * 24 * 3_600 * 1_000_000;
 
 /// Longest description, in characters.
 pub const DESCRIPTION_CHARS_MAX: usize = 256;
-
-/// Accounts one order may be paid through, at most.
-pub const ACCOUNTS_MAX: usize = 20;
 
 /// `POST /v1/orders`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -55,45 +52,23 @@ impl App {
     /// is paid (then nothing is opened).
     pub async fn open(&self, request: OpenOrder, caller: &Caller) -> Result<Answer<OrderView>, AppError> {
         let order_no = request.order_no.clone();
-        let mut terms = self.check_terms(&request)?;
+        let terms = self.check_terms(&request)?;
         if let Some(expires_at) = request.expires_at {
             self.check_expiry(&order_no, expires_at).await?;
         }
         if let Some(superseded) = terms.supersedes.clone() {
-            self.check_unused(&order_no, &terms, request.expires_at).await?;
+            self.rehearse(&order_no, &terms).await?;
             self.close_superseded(&superseded, &order_no, caller).await?;
         }
-        let mut asked = self.ask_open(&order_no, &terms, caller).await;
-        if request.expires_at.is_none() && matches!(asked, Err(AppError::Rejected(OrderError::OrderTermsDiffer { .. })))
-        {
-            // Our own default moved with the clock since the first request: what the caller asked for is the same.
-            terms.expires_at = self.get_order_state(&order_no).await?.terms.as_ref().and_then(|terms| terms.expires_at);
-            asked = self.ask_open(&order_no, &terms, caller).await;
-        }
-        let Asked { novelty, receipt } = asked?;
+        let target = Target::Order { order_no: order_no.clone(), command: OrderCommand::OpenOrder(terms) };
+        let Asked { novelty, receipt } = self.ask(target, caller).await?;
         let order = self.state_after(&order_no, &receipt).await?;
         Ok(Answer { novelty, value: OrderView::new(&order_no, &order) })
     }
 
-    async fn ask_open(&self, order_no: &OrderNo, terms: &Terms, caller: &Caller) -> Result<Asked, AppError> {
-        let command = OrderCommand::OpenOrder(terms.clone());
-        self.ask(Target::Order { order_no: order_no.clone(), command }, caller).await
-    }
-
+    /// What the rules can't know; the rest is the rules' own check.
     fn check_terms(&self, request: &OpenOrder) -> Result<Terms, AppError> {
-        if request.amount_minor < 1 {
-            return Err(AppError::invalid(
-                "amount_minor",
-                format!("must be at least 1 minor unit of {}, not {}", request.currency, request.amount_minor),
-            ));
-        }
-        let mut accounts = request.accounts.clone();
-        accounts.sort();
-        accounts.dedup();
-        if accounts.is_empty() || accounts.len() > ACCOUNTS_MAX {
-            return Err(AppError::invalid("accounts", format!("must name 1 to {ACCOUNTS_MAX} accounts")));
-        }
-        if let Some(unknown) = accounts.iter().find(|account| !self.accounts().knows(account)) {
+        if let Some(unknown) = request.accounts.iter().find(|account| !self.accounts().knows(account)) {
             return Err(AppError::invalid(
                 "accounts",
                 format!("{unknown} is not configured here: its notifications could not be verified"),
@@ -102,9 +77,9 @@ impl App {
         if let Some(description) = &request.description {
             check_text("description", description, DESCRIPTION_CHARS_MAX)?;
         }
-        if request.supersedes.as_ref() == Some(&request.order_no) {
-            return Err(AppError::invalid("supersedes", "must name another order than order_no"));
-        }
+        let mut accounts = request.accounts.clone();
+        accounts.sort();
+        accounts.dedup();
         let expires_at = request.expires_at.unwrap_or_else(|| self.clock().now().plus_micros(EXPIRY_DEFAULT_MICROS));
         Ok(Terms {
             amount: Money::new(request.amount_minor, request.currency),
@@ -128,20 +103,11 @@ impl App {
         Err(AppError::invalid("expires_at", format!("{expires_at} is not in the future (it is {now} here)")))
     }
 
-    /// Before anything is closed: the new number must be free or hold these very terms.
-    async fn check_unused(
-        &self,
-        order_no: &OrderNo,
-        terms: &Terms,
-        asked_expiry: Option<Timestamp>,
-    ) -> Result<(), AppError> {
-        let Some(known) = self.store().find_order(order_no).await?.and_then(|order| order.terms) else { return Ok(()) };
-        let expires_at = asked_expiry.or(known.expires_at);
-        if known == (Terms { expires_at, ..terms.clone() }) {
-            return Ok(());
-        }
-        let order_no = order_no.clone();
-        Err(AppError::Rejected(OrderError::OrderTermsDiffer { order_no, field: "terms" }))
+    /// Before the old order is closed: would the new one be opened at all?
+    async fn rehearse(&self, order_no: &OrderNo, terms: &Terms) -> Result<(), AppError> {
+        let order = self.store().find_order(order_no).await?.unwrap_or_default();
+        decide(order_no, &order, OrderCommand::OpenOrder(terms.clone()))?;
+        Ok(())
     }
 
     async fn close_superseded(&self, old: &OrderNo, new: &OrderNo, caller: &Caller) -> Result<(), AppError> {

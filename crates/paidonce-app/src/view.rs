@@ -6,7 +6,7 @@ use paidonce_order::command::{PaymentFact, RefundOrigin};
 use paidonce_order::event::SurplusReason;
 use paidonce_order::ids::{AccountRef, Channel};
 use paidonce_order::order::{
-    Item, ItemKind, Order, Parked, ParkedFact, Payment, PaymentRole, Refund, RefundState, Status,
+    Item, ItemKind, ItemState, Order, Parked, ParkedFact, Payment, PaymentRole, Refund, RefundState, Status,
 };
 use paidonce_order::project::{FlowRow, OrderRow};
 use paidonce_order::timestamp::Timestamp;
@@ -107,7 +107,7 @@ pub struct RefundView {
     pub amount_minor: i64,
     /// ISO 4217.
     pub currency: String,
-    /// `REQUESTED`, `STALLED`, `CONFIRMED`, `FAILED`.
+    /// `REQUESTED`, `STALLED`, `CONFIRMED`, `FAILED`, `NUMBER_TAKEN`.
     pub state: RefundState,
     /// Who wanted it.
     pub origin: RefundOrigin,
@@ -161,8 +161,8 @@ pub struct OrderItemView {
     pub kind: ItemKind,
     /// One sentence.
     pub detail: String,
-    /// Still needs a person.
-    pub open: bool,
+    /// `open`, or what closed it.
+    pub state: ItemState,
 }
 
 /// A row of the order search.
@@ -322,7 +322,7 @@ pub struct ItemView {
     pub detail: String,
     /// `channel:account:channel_trade_no`, when it is about a payment.
     pub payment: Option<String>,
-    /// `open`, or what closed it: `resolved`, `adopted`, `refunded`, `accepted`.
+    /// `open`, or what closed it: `resolved`, `adopted`, `refunded`, `accepted`, `failed`.
     pub state: String,
     /// Since when.
     pub opened_at: Timestamp,
@@ -372,8 +372,7 @@ impl OrderView {
     /// Of an order's state.
     #[must_use]
     pub fn new(order_no: &OrderNo, order: &Order) -> Self {
-        let settling = order.payments.iter().find(|payment| matches!(payment.role, PaymentRole::Settling));
-        let surplus = order.payments.iter().filter(|payment| !matches!(payment.role, PaymentRole::Settling));
+        let (settling, sums) = (order.settling_payment(), order.sums());
         let terms = order.terms.as_ref();
         let parked: Vec<ParkedView> = order.parked.iter().map(ParkedView::new).collect();
         let currency = terms.map(|terms| terms.amount.currency.to_string());
@@ -382,9 +381,9 @@ impl OrderView {
             status: order.status,
             amount_minor: terms.map(|terms| terms.amount.amount_minor),
             currency: currency.or_else(|| parked.first().map(|parked| parked.currency.clone())),
-            paid_minor: settling.map_or(0, |payment| payment.fact.amount.amount_minor),
-            refunded_minor: sum(order.payments.iter().map(confirmed_minor)),
-            surplus_minor: sum(surplus.map(|payment| payment.fact.amount.amount_minor)),
+            paid_minor: sums.paid_minor,
+            refunded_minor: sums.refunded_minor,
+            surplus_minor: sums.surplus_minor,
             version: order.version,
             accounts: terms.map(|terms| terms.accounts.iter().map(AccountRef::to_string).collect()).unwrap_or_default(),
             description: terms.and_then(|terms| terms.description.clone()),
@@ -413,16 +412,6 @@ pub(crate) fn refunds_of(order: &Order) -> Vec<RefundView> {
     order.payments.iter().flat_map(of_payment).collect()
 }
 
-/// Sum of minor units; the rules keep sums inside i64.
-fn sum(amounts: impl Iterator<Item = i64>) -> i64 {
-    amounts.fold(0, i64::saturating_add)
-}
-
-fn confirmed_minor(payment: &Payment) -> i64 {
-    let confirmed = payment.refunds.iter().filter(|refund| refund.state == RefundState::Confirmed);
-    sum(confirmed.map(|refund| refund.amount.amount_minor))
-}
-
 impl PaymentView {
     fn new(payment: &Payment) -> Self {
         let fact = &payment.fact;
@@ -439,7 +428,7 @@ impl PaymentView {
             payer_amount_minor: fact.payer_amount.map(|amount| amount.amount_minor),
             role,
             surplus_reason,
-            refunded_minor: confirmed_minor(payment),
+            refunded_minor: payment.refunded_minor(),
             occurred_at: fact.occurred_at,
         }
     }
@@ -490,7 +479,7 @@ impl ParkedView {
 
 impl OrderItemView {
     fn new(item_no: String, item: &Item) -> Self {
-        Self { item_no, kind: item.kind, detail: item.detail.clone(), open: item.is_open() }
+        Self { item_no, kind: item.kind, detail: item.detail.clone(), state: item.state }
     }
 }
 

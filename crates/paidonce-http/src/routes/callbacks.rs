@@ -17,7 +17,6 @@ use futures_util::FutureExt;
 use paidonce_app::record::Recorded;
 use paidonce_app::{AppError, fault};
 use paidonce_channel::channel::{acknowledge, refuse};
-use paidonce_channel::observation::VerifyErrorAfterRecording;
 use paidonce_channel::{Acknowledgement, ChannelReceiver, Notice, RawNotification, Verified, VerifyError};
 use paidonce_order::ids::{AccountId, AccountRef, Channel};
 use tokio::sync::OwnedSemaphorePermit;
@@ -175,10 +174,13 @@ impl Callback {
 
     fn say(&self, account: &AccountRef, outcome: Outcome) -> (CallbackResult, Answer) {
         match outcome {
-            Outcome::Recorded(Recorded { refuse: Some(VerifyErrorAfterRecording::Undecryptable), .. }) => {
-                tracing::error!(%account, "a verified message can't be decrypted: check the APIv3 key of the account");
-                let answer = refuse(self.channel, 500, "the message can't be decrypted; it is kept, send it again");
-                (CallbackResult::Kept, Answer::plain(answer))
+            Outcome::Recorded(Recorded { refuse: Some(kept), .. }) => {
+                let code = kept.code();
+                self.state.metrics.refusal(self.channel, code);
+                if let Line::Write { suppressed } = self.state.refusals.line(code, self.state.app.clock().now()) {
+                    tracing::error!(%account, code, suppressed, "a signed message can't be read: check the account's keys");
+                }
+                (CallbackResult::Kept, Answer::plain(refuse(self.channel, kept.http_status(), kept.message())))
             }
             Outcome::Recorded(Recorded { committed: 0, .. }) => {
                 (CallbackResult::Duplicate, Answer::plain(acknowledge(self.channel)))
