@@ -220,16 +220,18 @@ impl TestApp {
         self.control(server, Request::post("/testing/clock", json!({ "now": now }).to_string())).await;
     }
 
-    /// Sets a fault on one server, `times` times (`None`: until cleared).
-    pub async fn fault(&self, server: usize, point: &str, action: &str, seconds: Option<f64>, times: Option<u32>) {
-        let mut body = json!({ "point": point, "action": action });
-        if let Some(seconds) = seconds {
-            body["seconds"] = json!(seconds);
-        }
-        if let Some(times) = times {
-            body["times"] = json!(times);
-        }
-        self.control(server, Request::post("/testing/fault", body.to_string())).await;
+    /// Sets a fault on one server for the next `times` passes.
+    pub async fn fault(&self, server: usize, point: &str, action: &str, times: u32) {
+        self.arm(server, json!({ "point": point, "action": action, "times": times })).await;
+    }
+
+    /// Delays the next `times` passes of a point on one server.
+    pub async fn fault_delay(&self, server: usize, point: &str, seconds: u64, times: u32) {
+        self.arm(server, json!({ "point": point, "action": "delay", "seconds": seconds, "times": times })).await;
+    }
+
+    async fn arm(&self, server: usize, fault: Value) {
+        self.control(server, Request::post("/testing/fault", fault.to_string())).await;
     }
 
     /// Removes all faults of one server.

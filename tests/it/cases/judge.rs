@@ -1,0 +1,105 @@
+//! Compares a report with the expectation that lies beside the script (`expect/<id>.json`).
+//!
+//! | member | meaning |
+//! |---|---|
+//! | `why` | the right behaviour in a sentence, for people |
+//! | `answers` | one entry for each top-level step: a text for all of its answers, or a list, one for each |
+//! | `orders` | order number to `{status, paid, refunded, surplus}` (fen), all orders |
+//! | `events` | count by type, all types |
+//! | `flows` | count by trade type, all types |
+//! | `idempotent` | rows of `t_idempotent` |
+//! | `items` | open items by kind, all kinds |
+//! | `effects` | deliveries by state, all states |
+//! | `delivered` | different events that the warehouse took, by type |
+//!
+//! An answer is `verdict`, `verdict status`, or either with `<milliseconds` behind; `a | b` allows both.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::report::{Report, StepAnswer};
+use super::script::{list, text};
+
+/// Every difference, in words.
+pub fn differences(report: &Report, expected: &Value) -> Vec<String> {
+    let mut found: Vec<String> = report.reasons.iter().map(|reason| format!("not played: {reason}")).collect();
+    found.extend(list(&report.ledger["accusations"]).iter().map(|accusation| format!("accused: {accusation}")));
+    let steps = list(&expected["answers"]);
+    if steps.len() != report.answers.len() {
+        found.push(format!("{} steps have answers, {} are expected", report.answers.len(), steps.len()));
+    }
+    for (number, (answers, wanted)) in report.answers.iter().zip(&steps).enumerate() {
+        found.extend(answer_differences(number + 1, answers, wanted));
+    }
+    let actual = summary(&report.ledger);
+    for member in ["orders", "events", "flows", "idempotent", "items", "effects", "delivered"] {
+        if actual[member] != expected[member] {
+            found.push(format!("{member}: {} (expected {})", actual[member], expected[member]));
+        }
+    }
+    found
+}
+
+/// The ledger as an expectation would state it.
+pub fn summary(ledger: &Value) -> Value {
+    let orders: Map<String, Value> = list(&ledger["orders"])
+        .iter()
+        .map(|row| {
+            let figures = json!({
+                "status": row["status"], "paid": row["paid_minor"], "refunded": row["refunded_minor"],
+                "surplus": row["surplus_minor"]
+            });
+            (text(row, "order_no").to_owned(), figures)
+        })
+        .collect();
+    let open = |row: &&Value| text(row, "state") == "open";
+    let deliveries = |row: &&Value| text(row, "kind") == "deliver";
+    json!({
+        "orders": orders,
+        "events": counts(list(&ledger["events"]).iter(), "event_type"),
+        "flows": counts(list(&ledger["flows"]).iter(), "trade_type"),
+        "idempotent": list(&ledger["idempotent"]).len(),
+        "items": counts(list(&ledger["items"]).iter().filter(open), "kind"),
+        "effects": counts(list(&ledger["effects"]).iter().filter(deliveries), "state"),
+        "delivered": ledger["delivered"],
+    })
+}
+
+fn counts<'a>(rows: impl Iterator<Item = &'a Value>, column: &str) -> Value {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for row in rows {
+        *counts.entry(text(row, column).to_owned()).or_default() += 1;
+    }
+    json!(counts)
+}
+
+fn answer_differences(step: usize, answers: &[StepAnswer], wanted: &Value) -> Vec<String> {
+    let each: Vec<&str> = match wanted {
+        Value::String(same) => vec![same; answers.len()],
+        other => other.as_array().into_iter().flatten().filter_map(Value::as_str).collect(),
+    };
+    if each.len() != answers.len() {
+        return vec![format!("step {step}: {} answers, {} are expected", answers.len(), each.len())];
+    }
+    let mut found = Vec::new();
+    for (answer, wanted) in answers.iter().zip(each) {
+        if !wanted.split('|').any(|one| fits(answer, one.trim())) {
+            let StepAnswer { verdict, status, body, after_ms, .. } = answer;
+            found.push(format!("step {step}: {verdict} {status} after {after_ms} ms {body:?} (expected {wanted})"));
+        }
+        if answer.verdict == "ack" && !answer.odd_headers.is_empty() {
+            found.push(format!("step {step}: an acknowledgement with {:?}", answer.odd_headers));
+        }
+    }
+    found
+}
+
+fn fits(answer: &StepAnswer, wanted: &str) -> bool {
+    wanted.split_whitespace().all(|word| {
+        if let Some(limit) = word.strip_prefix('<') {
+            return limit.parse().is_ok_and(|limit: u64| answer.after_ms < limit);
+        }
+        word.parse::<u16>().map_or(answer.verdict == word, |status| answer.status == status)
+    })
+}
