@@ -231,6 +231,7 @@ struct Judge {
 }
 
 impl Judge {
+    #[expect(clippy::fn_params_excessive_bools, reason = "an assertion takes what holds")]
     fn check(&mut self, holds: bool, what: impl Into<String>) {
         if !holds {
             self.wrong.push(what.into());
