@@ -1,54 +1,48 @@
 //! The accounts whose notifications we take, each with its keys. Replaced as a whole when keys are reloaded, so that a
 //! request sees either all old or all new keys.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
-use paidonce_channel::ChannelReceiver;
+use paidonce_channel::{ChannelReceiver, OurAccounts};
 use paidonce_order::ids::AccountRef;
 
-type Registry = BTreeMap<AccountRef, Arc<dyn ChannelReceiver>>;
-
-/// Registry of receivers by account.
-#[derive(Default)]
+/// The directory in force.
+#[derive(Debug, Default)]
 pub struct Accounts {
-    current: RwLock<Arc<Registry>>,
+    current: RwLock<OurAccounts>,
 }
 
 impl Accounts {
-    /// From the receivers of the configuration; a later receiver of the same account replaces an earlier one.
+    /// From the configuration.
     #[must_use]
-    pub fn new(receivers: Vec<Arc<dyn ChannelReceiver>>) -> Self {
-        let accounts = Self::default();
-        accounts.replace(receivers);
-        accounts
+    pub const fn new(accounts: OurAccounts) -> Self {
+        Self { current: RwLock::new(accounts) }
     }
 
-    /// Puts new receivers in place of all old ones. Requests under way finish with the keys they began with.
-    pub fn replace(&self, receivers: Vec<Arc<dyn ChannelReceiver>>) {
-        let registry: Registry = receivers.into_iter().map(|receiver| (receiver.account().clone(), receiver)).collect();
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
+    /// Puts new accounts in place of all old ones. Requests under way finish with the keys they began with.
+    pub fn replace(&self, accounts: OurAccounts) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = accounts;
     }
 
-    /// The receiver of an account.
+    /// The receiver of an account, with the keys of now.
     #[must_use]
-    pub fn find(&self, account: &AccountRef) -> Option<Arc<dyn ChannelReceiver>> {
-        self.snapshot().get(account).cloned()
+    pub fn find(&self, account: &AccountRef) -> Option<Box<dyn ChannelReceiver>> {
+        self.snapshot().find_receiver(account.channel, account.account.as_str())
     }
 
     /// Whether the account is configured.
     #[must_use]
     pub fn knows(&self, account: &AccountRef) -> bool {
-        self.snapshot().contains_key(account)
+        self.snapshot().contains(account)
     }
 
     /// All configured accounts, sorted.
     #[must_use]
     pub fn list(&self) -> Vec<AccountRef> {
-        self.snapshot().keys().cloned().collect()
+        self.snapshot().list()
     }
 
-    fn snapshot(&self) -> Arc<Registry> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    fn snapshot(&self) -> OurAccounts {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use paidonce_channel::ChannelReceiver;
+use paidonce_channel::OurAccounts;
 use paidonce_order::ids::OrderNo;
 use paidonce_order::order::Order;
 use paidonce_order::project::ApiKey;
@@ -42,15 +42,10 @@ pub struct App {
 impl App {
     /// Wires the use cases.
     #[must_use]
-    pub fn new(
-        store: Arc<dyn Store>,
-        receivers: Vec<Arc<dyn ChannelReceiver>>,
-        clock: Clock,
-        options: AppOptions,
-    ) -> Self {
+    pub fn new(store: Arc<dyn Store>, accounts: OurAccounts, clock: Clock, options: AppOptions) -> Self {
         Self {
             store,
-            accounts: Accounts::new(receivers),
+            accounts: Accounts::new(accounts),
             clock,
             strays: StrayBudget::new(options.strays_per_hour_max),
             secret_names: RwLock::new(None),

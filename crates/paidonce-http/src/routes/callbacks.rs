@@ -92,7 +92,7 @@ impl Callback {
         }
     }
 
-    fn find_receiver(&self, account: &str) -> Option<std::sync::Arc<dyn ChannelReceiver>> {
+    fn find_receiver(&self, account: &str) -> Option<Box<dyn ChannelReceiver>> {
         let account = AccountId::parse(account).ok()?;
         self.state.app.accounts().find(&AccountRef { channel: self.channel, account })
     }
