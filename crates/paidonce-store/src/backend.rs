@@ -14,17 +14,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use paidonce_order::ids::Digest;
-use paidonce_order::order::Status;
-use paidonce_order::project::{FlowRow, OrderRow};
+use paidonce_order::order::{Order, Status};
+use paidonce_order::project::{Aggregate, FlowRow, OrderRow};
+use paidonce_order::stray::Stray;
 use paidonce_order::timestamp::Timestamp;
 use uuid::Uuid;
 
-use crate::store::{EventRow, EvidenceRow, Subscriber};
+use crate::store::{EventRow, EvidenceRow, StoreError, Subscriber};
 
 /// `Order` in `events.aggregate_type`.
-pub const ORDER: &str = "Order";
+pub const ORDER: &str = Order::TYPE_NAME;
 /// `Stray` in `events.aggregate_type`.
-pub const STRAY: &str = "Stray";
+pub const STRAY: &str = Stray::TYPE_NAME;
 
 /// A database that the writer can open sessions on.
 #[async_trait]
@@ -52,9 +53,6 @@ pub trait Session: Send {
 
     /// All subscribers.
     async fn subscribers(&mut self) -> Result<Vec<Subscriber>, DbError>;
-
-    /// All of `t_event_version`.
-    async fn event_versions(&mut self) -> Result<Vec<(String, String)>, DbError>;
 
     /// Writes all rows. Returns the order numbers whose `t_order` row was not as expected and the shards whose head was not:
     /// when there is any, the caller must roll back.
@@ -95,6 +93,15 @@ pub enum DbError {
     Unreadable(String),
 }
 
+impl From<StoreError> for DbError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(text) => Self::Away(text),
+            StoreError::Corrupt(text) | StoreError::Invalid(text) => Self::Unreadable(text),
+        }
+    }
+}
+
 /// Names an aggregate.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AggregateKey {
@@ -102,6 +109,14 @@ pub struct AggregateKey {
     pub aggregate_type: &'static str,
     /// order_no or stray id.
     pub aggregate_id: String,
+}
+
+impl AggregateKey {
+    /// The state before the first event.
+    #[must_use]
+    pub fn empty(&self) -> Aggregate {
+        if self.aggregate_type == STRAY { Aggregate::Stray(Box::default()) } else { Aggregate::Order(Box::default()) }
+    }
 }
 
 /// What `begin` sees under the locks.
@@ -170,9 +185,9 @@ pub struct Append {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionWrite {
     /// `PaymentConfirmed`, ...
-    pub event_type: String,
+    pub event_type: &'static str,
     /// `1`.
-    pub event_version: String,
+    pub event_version: &'static str,
     /// recorded_at of the event.
     pub first_seen_at: Timestamp,
 }

@@ -9,6 +9,7 @@
 pub(crate) mod attempts;
 pub mod backend;
 pub mod clock;
+pub mod codec;
 pub(crate) mod columns;
 pub(crate) mod cursor;
 pub mod fault;
@@ -18,8 +19,8 @@ pub mod memory;
 pub(crate) mod migrations;
 pub mod options;
 pub mod postgres;
-pub(crate) mod rows;
 mod row_counts;
+pub(crate) mod rows;
 pub mod sqlite;
 pub mod store;
 pub mod writer;

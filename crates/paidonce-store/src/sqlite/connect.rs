@@ -11,11 +11,14 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::SqliteStore;
+use super::append::{Guards, SqliteSession};
 use super::attempts::Attempts;
-use super::migrate;
+use super::{SqliteStore, load, migrate};
 use crate::backend::{Backend, DbError, Session};
+use crate::codec::check_known;
+use crate::columns::Columns;
 use crate::options::{Durability, Migrations, StoreOptions};
+use crate::rows::read_error;
 use crate::store::StoreError;
 use crate::writer::Writer;
 
@@ -41,14 +44,17 @@ pub(super) async fn open(path: &Path, options: StoreOptions) -> Result<SqliteSto
         }
         Migrations::Require => migrate::require(&mut connection).await?,
     }
+    check_versions(&mut connection).await?;
     let write = WriteConnection(Arc::new(Mutex::new(connection)));
     let read = SqlitePoolOptions::new()
         .max_connections(options.read_connections_max)
         .connect_with(settings.clone().create_if_missing(false).read_only(true))
         .await
         .map_err(unavailable)?;
-    let backend = SqliteBackend { write: write.clone(), settings };
-    let writer = Writer::start(Arc::new(backend), &options);
+    let backend: Arc<dyn Backend> =
+        Arc::new(SqliteBackend { write: write.clone(), settings, guards: guards(&options) });
+    let options = StoreOptions { writers: 1, ..options };
+    let writer = Writer::start(&backend, &options);
     let attempts = Attempts::start(write.clone());
     Ok(SqliteStore { read, write, clock: options.clock, writer, attempts, _lock: lock })
 }
@@ -65,11 +71,17 @@ pub(super) fn settings(path: &Path, durability: Durability) -> SqliteConnectOpti
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(synchronous)
         .busy_timeout(std::time::Duration::from_secs(2))
+        // Without it INSERT OR REPLACE would not fire the triggers that keep the log append-only.
+        .pragma("recursive_triggers", "ON")
 }
 
 /// One process at a time: `<file>.lock`, held by the operating system's file lock, so that a crash releases it.
 pub(super) fn take_lock(path: &Path) -> Result<std::fs::File, StoreError> {
     let lock_path: PathBuf = path.with_extension("lock");
+    if let Some(folder) = lock_path.parent() {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| StoreError::Unavailable(format!("{}: {error}", folder.display())))?;
+    }
     let file = std::fs::OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -97,14 +109,42 @@ fn unavailable(error: sqlx::Error) -> StoreError {
 struct SqliteBackend {
     write: WriteConnection,
     settings: SqliteConnectOptions,
+    guards: Guards,
+}
+
+#[cfg(not(feature = "testing"))]
+fn guards(_options: &StoreOptions) -> Guards {
+    Guards { any_order: false, any_head: false }
+}
+
+#[cfg(feature = "testing")]
+fn guards(options: &StoreOptions) -> Guards {
+    Guards { any_order: options.without.conditional_update, any_head: options.without.head_compare }
 }
 
 #[async_trait]
 impl Backend for SqliteBackend {
+    /// A session is opened after an error that nobody can say what it left behind, so it always brings a new connection;
+    /// closing the old one ends whatever tx it had.
     async fn open(&self) -> Result<Box<dyn Session>, DbError> {
-        let _ = (&self.write, &self.settings);
-        Err(DbError::Away("not built yet".to_owned()))
+        let fresh = self.settings.connect().await.map_err(|error| DbError::Away(error.to_string()))?;
+        let mut held = self.write.lock().await;
+        let stale = std::mem::replace(&mut *held, fresh);
+        if let Err(error) = stale.close().await {
+            tracing::warn!(%error, "the old write connection did not close well");
+        }
+        drop(held);
+        Ok(Box::new(SqliteSession { write: self.write.clone(), held: None, guards: self.guards }))
     }
+}
+
+/// Refuses a log with an event that this release can't decode.
+async fn check_versions(connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    let rows = sqlx::query(load::EVENT_VERSIONS).fetch_all(connection).await.map_err(read_error)?;
+    for row in rows {
+        check_known(&row.text("event_type")?, &row.text("event_version")?)?;
+    }
+    Ok(())
 }
 
 /// Does the file answer?
