@@ -248,6 +248,14 @@ pub struct Subscriber {
     pub paused: bool,
 }
 
+impl Subscriber {
+    /// Whether events of this type are told.
+    #[must_use]
+    pub fn wants(&self, event_type: &str) -> bool {
+        self.events.iter().any(|wanted| wanted == "*" || wanted == event_type)
+    }
+}
+
 /// A row of `t_effect`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EffectRow {
@@ -267,9 +275,9 @@ pub struct EffectRow {
     pub position: i64,
     /// `pending`, `leased`, `delivered`, `dead`, `discarded`.
     pub state: String,
-    /// Tries so far.
+    /// Tries begun so far, the running one too: a lease that ran out counts.
     pub attempts: i32,
-    /// Next try, database clock.
+    /// Next try, database clock; while leased, the end of the lease; behind an unfinished one of its lane, the next look.
     pub due_at: Timestamp,
     /// Present while leased.
     pub lease_token: Option<Uuid>,
@@ -452,4 +460,6 @@ pub struct Gauges {
     pub queue_depth: i64,
     /// Sum of head positions.
     pub events_total: i64,
+    /// Attempts that were not kept since the start: queue full, or the write failed.
+    pub attempts_dropped: i64,
 }

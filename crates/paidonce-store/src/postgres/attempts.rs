@@ -1,22 +1,39 @@
-//! Duplicates and refusals for `explain`: best effort, batched off the answer's path, bounded.
+//! Where attempts go to.
 
+use async_trait::async_trait;
 use sqlx::PgPool;
+use uuid::Uuid;
 
-use crate::store::Attempt;
+use crate::attempts::AttemptSink;
+pub(crate) use crate::attempts::Attempts;
+use crate::rows::read_error;
+use crate::store::{Attempt, StoreError};
 
-/// The queue of attempts and the task that writes them.
-#[derive(Debug)]
-pub(crate) struct Attempts {}
-
-impl Attempts {
-    /// Starts the task.
-    pub(crate) fn start(_to: PgPool) -> Self {
-        Self {}
+#[async_trait]
+impl AttemptSink for PgPool {
+    async fn write(&self, attempts: &[Attempt]) -> Result<(), StoreError> {
+        let ids: Vec<Uuid> = attempts.iter().map(|_| Uuid::now_v7()).collect();
+        let at: Vec<_> = attempts.iter().map(|attempt| attempt.at.to_datetime()).collect();
+        let channels: Vec<&str> = attempts.iter().map(|attempt| attempt.account.channel.as_str()).collect();
+        let accounts: Vec<&str> = attempts.iter().map(|attempt| attempt.account.account.as_str()).collect();
+        let orders: Vec<Option<&str>> =
+            attempts.iter().map(|attempt| attempt.order_no.as_ref().map(|no| no.as_str())).collect();
+        let results: Vec<&str> = attempts.iter().map(|attempt| attempt.result.as_str()).collect();
+        let details: Vec<&str> = attempts.iter().map(|attempt| attempt.detail.as_str()).collect();
+        sqlx::query(
+            "INSERT INTO t_attempt (attempt_id, at, channel, account, order_no, result, detail)
+             SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])",
+        )
+        .bind(ids)
+        .bind(at)
+        .bind(channels)
+        .bind(accounts)
+        .bind(orders)
+        .bind(results)
+        .bind(details)
+        .execute(self)
+        .await
+        .map(|_| ())
+        .map_err(read_error)
     }
-
-    /// Queues one; drops it when the queue is full.
-    pub(crate) fn note(&self, _attempt: Attempt) {}
-
-    /// Writes what is queued and ends the task.
-    pub(crate) async fn shutdown(&self) {}
 }

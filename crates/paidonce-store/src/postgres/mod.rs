@@ -22,7 +22,6 @@ use uuid::Uuid;
 
 use crate::clock::ClockOffset;
 use crate::options::StoreOptions;
-use crate::row_counts::{COUNT_ROWS, CountRow};
 use crate::store::{
     Attempt, Backfill, ClaimedEffect, EffectRow, EventRow, FeedPage, Gauges, ItemRow, OnlyOpen, OrderFilter, Outcome,
     RowCounts, Store, StoreError, SubmitError, Subscriber, TryResult, Work,
@@ -71,13 +70,7 @@ impl Store for PostgresStore {
         queries::list_order_flows(self, order_no).await
     }
     async fn count_rows(&self, order_no: &OrderNo) -> Result<RowCounts, StoreError> {
-        let row: CountRow = sqlx::query_as(COUNT_ROWS)
-            .bind(order_no.as_str())
-            .bind(i32::from(order_no.shard()))
-            .fetch_one(&self.pool)
-            .await
-            .map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        Ok(row.into())
+        queries::count_rows(self, order_no).await
     }
     async fn list_orders(&self, filter: &OrderFilter) -> Result<Vec<OrderRow>, StoreError> {
         queries::list_orders(self, filter).await
@@ -154,7 +147,7 @@ impl Store for PostgresStore {
     }
     async fn gauges(&self) -> Result<Gauges, StoreError> {
         let gauges = queries::gauges(self).await?;
-        Ok(Gauges { queue_depth: self.writer.queue_depth(), ..gauges })
+        Ok(Gauges { queue_depth: self.writer.queue_depth(), attempts_dropped: self.attempts.dropped(), ..gauges })
     }
     async fn check_ready(&self) -> Result<(), StoreError> {
         self.writer.check_ready()?;

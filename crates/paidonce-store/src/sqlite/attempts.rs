@@ -1,21 +1,43 @@
-//! Duplicates and refusals for `explain`: best effort, batched off the answer's path, bounded.
+//! Where attempts go to.
+
+use async_trait::async_trait;
+use serde_json::json;
+use uuid::Uuid;
 
 use super::connect::WriteConnection;
-use crate::store::Attempt;
+use crate::attempts::AttemptSink;
+pub(crate) use crate::attempts::Attempts;
+use crate::rows::read_error;
+use crate::store::{Attempt, StoreError};
 
-/// The queue of attempts and the task that writes them.
-#[derive(Debug)]
-pub(crate) struct Attempts {}
-
-impl Attempts {
-    /// Starts the task.
-    pub(crate) fn start(_to: WriteConnection) -> Self {
-        Self {}
+#[async_trait]
+impl AttemptSink for WriteConnection {
+    async fn write(&self, attempts: &[Attempt]) -> Result<(), StoreError> {
+        let rows: Vec<_> = attempts
+            .iter()
+            .map(|attempt| {
+                json!([
+                    Uuid::now_v7().simple().to_string(),
+                    attempt.at.as_micros(),
+                    attempt.account.channel.as_str(),
+                    attempt.account.account.as_str(),
+                    attempt.order_no,
+                    attempt.result,
+                    attempt.detail,
+                ])
+            })
+            .collect();
+        let mut connection = self.lock().await;
+        // One statement: the ledger's writer waits for this connection.
+        sqlx::query(
+            "INSERT INTO t_attempt (attempt_id, at, channel, account, order_no, result, detail)
+             SELECT unhex(value ->> 0), value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6
+             FROM json_each($1)",
+        )
+        .bind(serde_json::Value::Array(rows).to_string())
+        .execute(&mut *connection)
+        .await
+        .map(|_| ())
+        .map_err(read_error)
     }
-
-    /// Queues one; drops it when the queue is full.
-    pub(crate) fn note(&self, _attempt: Attempt) {}
-
-    /// Writes what is queued and ends the task.
-    pub(crate) async fn shutdown(&self) {}
 }

@@ -4,44 +4,130 @@ use paidonce_order::ids::{AccountRef, ChannelTradeNo, OrderNo};
 use paidonce_order::order::Order;
 use paidonce_order::project::{FlowRow, OrderRow};
 
+use crate::columns::Columns;
+use crate::rows::{self, EVENT, FLOW, ORDER, all, read_error};
 use crate::sqlite::SqliteStore;
-use crate::store::{EventRow, Gauges, OrderFilter, StoreError};
+use crate::store::{EventRow, Gauges, OrderFilter, RowCounts, StoreError};
+use crate::{fold, search};
+
+/// Every statement names the shard, so that a distributed database can send it to one node.
+fn shard(order_no: &OrderNo) -> i64 {
+    i64::from(order_no.shard())
+}
 
 /// The order folded from its events.
-pub(crate) async fn find_order(_store: &SqliteStore, _order_no: &OrderNo) -> Result<Option<Order>, StoreError> {
-    Err(StoreError::Invalid("find_order is not built yet".to_owned()))
+pub(crate) async fn find_order(store: &SqliteStore, order_no: &OrderNo) -> Result<Option<Order>, StoreError> {
+    fold::order(&list_order_events(store, order_no).await?)
 }
 
 /// The `t_order` row.
-pub(crate) async fn find_order_row(_store: &SqliteStore, _order_no: &OrderNo) -> Result<Option<OrderRow>, StoreError> {
-    Err(StoreError::Invalid("find_order_row is not built yet".to_owned()))
+pub(crate) async fn find_order_row(store: &SqliteStore, order_no: &OrderNo) -> Result<Option<OrderRow>, StoreError> {
+    let sql = format!("SELECT {ORDER} FROM t_order WHERE order_no = $1 AND shard = $2");
+    let row = sqlx::query(&sql)
+        .bind(order_no.as_str())
+        .bind(shard(order_no))
+        .fetch_optional(&store.read)
+        .await
+        .map_err(read_error)?;
+    row.as_ref().map(rows::order).transpose()
 }
 
-/// Events of one order in sequence.
-pub(crate) async fn list_order_events(_store: &SqliteStore, _order_no: &OrderNo) -> Result<Vec<EventRow>, StoreError> {
-    Err(StoreError::Invalid("list_order_events is not built yet".to_owned()))
+/// Events of one order in sequence. Reads events_stream_key.
+pub(crate) async fn list_order_events(store: &SqliteStore, order_no: &OrderNo) -> Result<Vec<EventRow>, StoreError> {
+    let sql = format!(
+        "SELECT {EVENT} FROM events e WHERE e.aggregate_type = 'Order' AND e.aggregate_id = $1 AND e.shard = $2 ORDER BY e.sequence"
+    );
+    let rows = sqlx::query(&sql)
+        .bind(order_no.as_str())
+        .bind(shard(order_no))
+        .fetch_all(&store.read)
+        .await
+        .map_err(read_error)?;
+    all(&rows, rows::event)
 }
 
-/// Flows of one order in booking order.
-pub(crate) async fn list_order_flows(_store: &SqliteStore, _order_no: &OrderNo) -> Result<Vec<FlowRow>, StoreError> {
-    Err(StoreError::Invalid("list_order_flows is not built yet".to_owned()))
+/// Flows of one order in booking order. Reads t_order_flow_order_idx.
+pub(crate) async fn list_order_flows(store: &SqliteStore, order_no: &OrderNo) -> Result<Vec<FlowRow>, StoreError> {
+    let sql = format!("SELECT {FLOW} FROM t_order_flow WHERE order_no = $1 AND shard = $2 ORDER BY position, idem_key");
+    let rows = sqlx::query(&sql)
+        .bind(order_no.as_str())
+        .bind(shard(order_no))
+        .fetch_all(&store.read)
+        .await
+        .map_err(read_error)?;
+    all(&rows, rows::flow)
+}
+
+/// Rows of one order, table by table.
+pub(crate) async fn count_rows(store: &SqliteStore, order_no: &OrderNo) -> Result<RowCounts, StoreError> {
+    let row = sqlx::query(search::COUNTS)
+        .bind(order_no.as_str())
+        .bind(shard(order_no))
+        .fetch_one(&store.read)
+        .await
+        .map_err(read_error)?;
+    Ok(RowCounts {
+        events: row.integer("events")?,
+        idempotent: row.integer("idempotent")?,
+        order: row.integer("orders")?,
+        flows: row.integer("flows")?,
+        deliveries: row.integer("deliveries")?,
+        delivered: row.integer("delivered")?,
+    })
 }
 
 /// Search, ordered by order_no.
-pub(crate) async fn list_orders(_store: &SqliteStore, _filter: &OrderFilter) -> Result<Vec<OrderRow>, StoreError> {
-    Err(StoreError::Invalid("list_orders is not built yet".to_owned()))
+pub(crate) async fn list_orders(store: &SqliteStore, filter: &OrderFilter) -> Result<Vec<OrderRow>, StoreError> {
+    let sql = search::orders(filter);
+    let mut query = sqlx::query(&sql);
+    if let Some(status) = filter.status {
+        query = query.bind(status.as_str());
+    }
+    for at in [filter.from, filter.to].into_iter().flatten() {
+        query = query.bind(at.as_micros());
+    }
+    if let Some(channel_trade_no) = &filter.channel_trade_no {
+        query = query.bind(channel_trade_no.as_str());
+    }
+    if let Some(after) = &filter.after {
+        query = query.bind(after.as_str());
+    }
+    let rows = query.bind(i64::from(filter.limit)).fetch_all(&store.read).await.map_err(read_error)?;
+    all(&rows, rows::order)
 }
 
-/// The order of a payment.
+/// The order of a payment: one that was booked (t_order_flow_trade_idx), else one that is parked (t_item_payment_idx).
 pub(crate) async fn find_order_by_trade_no(
-    _store: &SqliteStore,
-    _account: &AccountRef,
-    _channel_trade_no: &ChannelTradeNo,
+    store: &SqliteStore,
+    account: &AccountRef,
+    channel_trade_no: &ChannelTradeNo,
 ) -> Result<Option<OrderNo>, StoreError> {
-    Err(StoreError::Invalid("find_order_by_trade_no is not built yet".to_owned()))
+    let booked: Option<String> = sqlx::query_scalar(
+        "SELECT order_no FROM t_order_flow WHERE channel = $1 AND channel_trade_no = $2 AND account = $3
+         ORDER BY create_time, idem_key LIMIT 1",
+    )
+    .bind(account.channel.as_str())
+    .bind(channel_trade_no.as_str())
+    .bind(account.account.as_str())
+    .fetch_optional(&store.read)
+    .await
+    .map_err(read_error)?;
+    if let Some(order_no) = booked {
+        return rows::order_no(&order_no).map(Some);
+    }
+    let parked: Option<String> = sqlx::query_scalar(
+        "SELECT order_no FROM t_item WHERE payment = $1 AND order_no IS NOT NULL ORDER BY opened_at, item_no LIMIT 1",
+    )
+    .bind(format!("{account}:{channel_trade_no}"))
+    .fetch_optional(&store.read)
+    .await
+    .map_err(read_error)?;
+    parked.as_deref().map(rows::order_no).transpose()
 }
 
 /// Counts for metrics; the store adds its queue depth.
-pub(crate) async fn gauges(_store: &SqliteStore) -> Result<Gauges, StoreError> {
-    Err(StoreError::Invalid("gauges is not built yet".to_owned()))
+pub(crate) async fn gauges(store: &SqliteStore) -> Result<Gauges, StoreError> {
+    let rows = sqlx::query(search::GAUGES).fetch_all(&store.read).await.map_err(read_error)?;
+    let counts = all(&rows, |row| Ok((row.text("word")?, row.integer("n")?)))?;
+    Ok(search::gauges(&counts))
 }
