@@ -34,6 +34,14 @@ pub enum Command {
     Demo(commands::demo::DemoArgs),
     /// Send storms of repeated callbacks to a running ledger and check that everything happened once.
     Storm(commands::storm::StormArgs),
+    /// Open, look at and close orders of a running ledger.
+    Order(commands::order::OrderArgs),
+    /// What needs a person, and what a person can do about it.
+    Items(commands::items::ItemsArgs),
+    /// Deliveries to subscribers: list, send again, discard.
+    Effects(commands::effects::EffectsArgs),
+    /// Who is told of events.
+    Subscribers(commands::subscribers::SubscribersArgs),
     /// Inspect the configuration.
     #[command(subcommand)]
     Config(commands::config::ConfigCommand),

@@ -6,7 +6,12 @@ use crate::exit::Exit;
 
 pub mod config;
 pub mod demo;
+pub mod effects;
+pub mod items;
+pub mod order;
+mod print;
 pub mod storm;
+pub mod subscribers;
 
 /// Runs one command. Errors: anything that is no result; [`crate::exit::of_error`] tells its exit code.
 pub async fn run(cli: Cli, env: &Environment) -> anyhow::Result<Exit> {
@@ -14,6 +19,10 @@ pub async fn run(cli: Cli, env: &Environment) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Demo(args) => demo::run(args).await,
         Command::Storm(args) => storm::run(args).await,
+        Command::Order(args) => order::run(args).await,
+        Command::Items(args) => items::run(args).await,
+        Command::Effects(args) => effects::run(args).await,
+        Command::Subscribers(args) => subscribers::run(args).await,
         Command::Config(command) => config::run(&command, file, env),
     }
 }

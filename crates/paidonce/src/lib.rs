@@ -8,10 +8,12 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 pub mod cli;
+pub mod client;
 pub mod commands;
 pub mod config;
 pub mod exit;
 pub mod shutdown;
+pub mod table;
 pub mod telemetry;
 
 use config::Environment;
