@@ -30,10 +30,14 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run the ledger.
+    Serve(commands::serve::ServeArgs),
     /// See what it does: a temporary ledger, test keys, and every kind of callback a hundred times.
     Demo(commands::demo::DemoArgs),
     /// Send storms of repeated callbacks to a running ledger and check that everything happened once.
     Storm(commands::storm::StormArgs),
+    /// Bring the schema of the database up to date.
+    Migrate(commands::migrate::MigrateArgs),
     /// Open, look at and close orders of a running ledger.
     Order(commands::order::OrderArgs),
     /// What needs a person, and what a person can do about it.

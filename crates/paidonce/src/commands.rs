@@ -8,8 +8,10 @@ pub mod config;
 pub mod demo;
 pub mod effects;
 pub mod items;
+pub mod migrate;
 pub mod order;
 mod print;
+pub mod serve;
 pub mod storm;
 pub mod subscribers;
 
@@ -19,6 +21,8 @@ pub async fn run(cli: Cli, env: &Environment) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Demo(args) => demo::run(args).await,
         Command::Storm(args) => storm::run(args).await,
+        Command::Serve(args) => serve::run(args, file, env).await,
+        Command::Migrate(args) => migrate::run(args, file, env).await,
         Command::Order(args) => order::run(args).await,
         Command::Items(args) => items::run(args).await,
         Command::Effects(args) => effects::run(args).await,

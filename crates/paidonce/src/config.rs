@@ -26,7 +26,7 @@ mod tests;
 
 pub use accounts::AccountsConfig;
 pub use document::{Environment, Problem, Problems};
-pub use doors::{EffectsConfig, SigningSecrets, TokenConfig, TokenScope};
+pub use doors::{EffectsConfig, SigningSecrets};
 pub use secret::Secret;
 pub use section::Located;
 
@@ -56,7 +56,7 @@ pub struct Config {
     /// WeChat Pay and Alipay accounts with their keys.
     pub accounts: AccountsConfig,
     /// Who may use the API.
-    pub tokens: Vec<TokenConfig>,
+    pub tokens: Vec<paidonce_http::Token>,
     /// Secrets that subscribers name.
     pub secrets: SigningSecrets,
     /// Retry rules of the relay.

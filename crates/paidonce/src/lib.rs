@@ -1,7 +1,7 @@
 //! The whole program: configuration, wiring, subcommands. No business rules, no SQL.
 //!
-//! Reading order: [`cli`] (what can be asked), [`config`] (what can be told), [`commands`] (a subcommand a file), [`exit`]
-//! (what a script sees), [`telemetry`], [`shutdown`].
+//! Reading order: [`cli`] (what can be asked), [`config`] (what can be told), [`ledger`] and [`running`] (what is wired), the
+//! [`commands`] (a subcommand a file) with [`client`] and [`table`], [`exit`] (what a script sees), [`telemetry`], [`shutdown`].
 
 use std::process::ExitCode;
 
@@ -12,6 +12,8 @@ pub mod client;
 pub mod commands;
 pub mod config;
 pub mod exit;
+pub mod ledger;
+pub mod running;
 pub mod shutdown;
 pub mod table;
 pub mod telemetry;

@@ -2,34 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use paidonce_http::{Scope, Token, TokenError};
 use paidonce_order::event::KNOWN_EVENTS;
 use paidonce_store::store::Subscriber;
 use paidonce_worker::sign::SigningSecret;
 
 use super::secret::{Secret, variable_part};
 use super::section::{Located, Section, report_repeats};
-
-/// Who may use the API.
-#[derive(Debug, Clone)]
-pub struct TokenConfig {
-    /// Stands in the log as the actor, and in `API:<token>:<key>`.
-    pub name: String,
-    /// What it may do.
-    pub scopes: Vec<TokenScope>,
-    /// The bearer token itself.
-    pub secret: Secret,
-}
-
-/// What a token may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TokenScope {
-    /// Open, get, list, close, request.
-    Service,
-    /// Read everything.
-    Finance,
-    /// Everything.
-    Operator,
-}
 
 /// Secrets by the name that subscribers use; the current one first, then the previous one during a rotation.
 pub type SigningSecrets = BTreeMap<String, Vec<SigningSecret>>;
@@ -53,16 +32,14 @@ impl Default for EffectsConfig {
     }
 }
 
-/// 128 bits of hex: what can't be guessed online.
-const TOKEN_BYTES_MIN: usize = 16;
-/// A token or subscriber name stands in keys of at most 255 bytes.
+/// Longest name of a subscriber.
 const NAME_BYTES_MAX: usize = 64;
 /// A week between two tries is a mistake, not a schedule.
 const RETRY_SECONDS_MAX: i64 = 7 * 24 * 3600;
 const RETRIES_MAX: usize = 20;
 
-pub(super) fn is_name(text: &str) -> bool {
-    let permitted = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+fn is_name(text: &str) -> bool {
+    let permitted = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     !text.is_empty() && text.len() <= NAME_BYTES_MAX && text.chars().all(permitted)
 }
 
@@ -71,27 +48,35 @@ fn read_name(section: &Section<'_>, example: &str) -> Option<Located<String>> {
     if is_name(&name.value) {
         return Some(name);
     }
-    let problem = format!("{} may only have up to {NAME_BYTES_MAX} letters, digits and _-.", section.name("name"));
+    let problem = format!("{} may only have up to {NAME_BYTES_MAX} letters, digits and _-", section.name("name"));
     section.problem(name.line, problem);
     None
 }
 
-pub(super) fn read_tokens(sections: &[Section<'_>]) -> Vec<TokenConfig> {
-    let tokens: Vec<_> = sections.iter().filter_map(read_token).collect();
-    report_repeats(sections, "name", tokens.iter().map(|(token, line)| (token.name.as_str(), *line)));
-    for (index, (token, line)) in tokens.iter().enumerate() {
-        let earlier = tokens.iter().take(index).find(|(other, _)| other.secret == token.secret);
-        if let (Some((other, _)), Some(section)) = (earlier, sections.first()) {
-            let problem =
-                format!("tokens {:?} and {:?} have the same secret: give each its own", other.name, token.name);
-            section.document.problem(*line, problem);
-        }
-    }
-    tokens.into_iter().map(|(token, _)| token).collect()
+/// A token with its secret, for as long as it takes to compare secrets.
+struct FoundToken {
+    name: String,
+    secret: Secret,
+    line: Option<usize>,
+    token: Token,
 }
 
-fn read_token(section: &Section<'_>) -> Option<(TokenConfig, Option<usize>)> {
-    let name = read_name(section, "\"shop\"");
+pub(super) fn read_tokens(sections: &[Section<'_>]) -> Vec<Token> {
+    let tokens: Vec<_> = sections.iter().filter_map(read_token).collect();
+    report_repeats(sections, "name", tokens.iter().map(|found| (found.name.as_str(), found.line)));
+    for (index, found) in tokens.iter().enumerate() {
+        let earlier = tokens.iter().take(index).find(|other| other.secret == found.secret);
+        if let (Some(other), Some(section)) = (earlier, sections.first()) {
+            let problem =
+                format!("tokens {:?} and {:?} have the same secret: give each its own", other.name, found.name);
+            section.problem(found.line, problem);
+        }
+    }
+    tokens.into_iter().map(|found| found.token).collect()
+}
+
+fn read_token(section: &Section<'_>) -> Option<FoundToken> {
+    let name = section.required("name", "\"shop\"");
     let scopes = read_scopes(section);
     let variable = name.as_ref().map_or_else(String::new, |name| variable_part(&name.value));
     let variable = format!("PAIDONCE_TOKENS_{variable}_SECRET");
@@ -101,31 +86,39 @@ fn read_token(section: &Section<'_>) -> Option<(TokenConfig, Option<usize>)> {
         section.problem(None, format!("{name} is missing: name a file with the token, or set {variable}"));
     }
     section.finish();
-    let (name, secret) = (name?, secret?);
-    if secret.value.reveal().len() < TOKEN_BYTES_MIN {
-        let problem =
-            format!("{}: a token needs at least {TOKEN_BYTES_MIN} characters (openssl rand -hex 32)", section.path);
-        section.problem(secret.line, problem);
+    let (name, scopes, secret) = (name?, scopes?, secret?);
+    match Token::try_new(&name.value, &scopes, secret.value.reveal()) {
+        Ok(token) => Some(FoundToken { name: name.value, secret: secret.value, line: section.line, token }),
+        Err(error) => {
+            let line = match &error {
+                TokenError::Name { .. } => name.line,
+                TokenError::NoScope { .. } => section.line,
+                TokenError::Secret { .. } => secret.line,
+            };
+            section.problem(line, format!("{error} (openssl rand -hex 32 makes a good one)"));
+            None
+        }
     }
-    Some((TokenConfig { name: name.value, scopes, secret: secret.value }, section.line))
 }
 
-fn read_scopes(section: &Section<'_>) -> Vec<TokenScope> {
+/// `None` when it was complained about.
+fn read_scopes(section: &Section<'_>) -> Option<Vec<Scope>> {
     let name = section.name("scopes");
     let Some(words) = section.strings("scopes").filter(|words| !words.is_empty()) else {
         section.problem(None, format!("{name} is missing: write scopes = [\"service\"] (service, finance, operator)"));
-        return Vec::new();
+        return None;
     };
     let read = |word: Located<String>| match word.value.as_str() {
-        "service" => Some(TokenScope::Service),
-        "finance" => Some(TokenScope::Finance),
-        "operator" => Some(TokenScope::Operator),
+        "service" => Some(Scope::Service),
+        "finance" => Some(Scope::Finance),
+        "operator" => Some(Scope::Operator),
         other => {
             section.problem(word.line, format!("{name} may have service, finance and operator, not {other:?}"));
             None
         }
     };
-    words.into_iter().filter_map(read).collect()
+    let scopes: Vec<Scope> = words.into_iter().filter_map(read).collect();
+    Some(scopes).filter(|scopes| !scopes.is_empty())
 }
 
 pub(super) fn read_secrets(secrets: &Section<'_>) -> SigningSecrets {
@@ -208,8 +201,7 @@ fn is_event_type(text: &str) -> bool {
 }
 
 /// Whether an address can be POSTed to. Credentials in it would end up in logs and tables.
-#[must_use]
-pub fn is_http_url(text: &str) -> bool {
+fn is_http_url(text: &str) -> bool {
     reqwest::Url::parse(text).is_ok_and(|url| {
         matches!(url.scheme(), "http" | "https")
             && url.host_str().is_some()

@@ -1,0 +1,145 @@
+//! A running ledger: store, use cases, HTTP server and relay, wired together. `serve` runs one until a signal; `demo` and
+//! `storm` run one on a temporary ledger.
+//!
+//! | started | stopped |
+//! |---|---|
+//! | 1 store (schema, lock, log that can be decoded) | 3 last: finishes what was accepted, closes |
+//! | 2 relay | 2 finishes the deliveries under way |
+//! | 3 HTTP server | 1 first: no new connection, what is under way is answered |
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use paidonce_app::{App, AppOptions, Clock};
+use paidonce_http::{Server, ServerOptions};
+use paidonce_store::store::{Backfill, Store};
+use paidonce_worker::{Deliverer, Relay, RelaySettings, Schedule, Secrets};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::config::{Config, EffectsConfig};
+use crate::ledger::{self, OpenPlan};
+
+/// A running ledger. Dropping it without [`Running::stop`] leaves leases to expire and queued jobs unfinished.
+pub struct Running {
+    store: Arc<dyn Store>,
+    app: Arc<App>,
+    server: Server,
+    secrets: Arc<Secrets>,
+    relay: JoinHandle<()>,
+    relay_stop: watch::Sender<bool>,
+}
+
+impl Running {
+    /// Opens the ledger and starts everything. Errors: [`crate::exit::Stop`] with the exit code that fits, inside the chain.
+    pub async fn start(config: &Config, plan: OpenPlan) -> anyhow::Result<Self> {
+        let store = ledger::open(&config.database, &plan).await?;
+        let clock = Clock::new(plan.clock.clone());
+        let app = App::new(Arc::clone(&store), config.accounts.ours.clone(), clock.clone(), AppOptions::default());
+        let app = Arc::new(app);
+        app.set_secret_names(config.secrets.keys().cloned());
+        put_subscribers(store.as_ref(), config).await?;
+        let secrets = Arc::new(Secrets::new(config.secrets.clone()));
+        let timeout = Duration::from_secs(u64::from(config.effects.request_timeout_seconds));
+        let deliverer = Deliverer::try_new(Arc::clone(&secrets), clock, timeout).context("HTTP client of the relay")?;
+        let relay = Relay::new(Arc::clone(&store), deliverer, relay_settings(&config.effects), app.committed());
+        let options = server_options(config, &plan, &relay);
+        let server = match paidonce_http::serve(options, Arc::clone(&app)).await {
+            Ok(server) => server,
+            Err(error) => {
+                store.shutdown().await;
+                return Err(error.into());
+            }
+        };
+        let (relay_stop, stopped) = watch::channel(false);
+        let relay = tokio::spawn(relay.run(stopped));
+        Ok(Self { store, app, server, secrets, relay, relay_stop })
+    }
+
+    /// Where it listens, with the real port.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// `http://127.0.0.1:8080`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    /// The use cases.
+    #[must_use]
+    pub const fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
+    /// The ledger, for reads.
+    #[must_use]
+    pub const fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Puts keys, tokens and secrets of a new configuration in place of the old ones. Requests under way finish with the
+    /// old ones. Address, database and retry rules need a restart.
+    pub fn reload(&self, config: &Config) {
+        self.app.accounts().replace(config.accounts.ours.clone());
+        self.app.set_secret_names(config.secrets.keys().cloned());
+        self.secrets.replace(config.secrets.clone());
+        self.server.replace_tokens(config.tokens.clone());
+    }
+
+    /// Returns when the server has ended by itself, which only a failure makes it do.
+    pub async fn ended(&mut self) -> anyhow::Error {
+        match self.server.ended().await {
+            Ok(()) => anyhow::anyhow!("the HTTP server ended by itself"),
+            Err(error) => anyhow::Error::new(error).context("the HTTP server failed"),
+        }
+    }
+
+    /// Stops: what was accepted is finished and durable when this returns.
+    pub async fn stop(self) {
+        // Nobody receives when the relay has ended before; then there is nothing to stop.
+        self.relay_stop.send_replace(true);
+        self.server.shutdown().await;
+        if let Err(error) = self.relay.await {
+            tracing::error!(%error, "the relay ended in a panic; what it had claimed is sent again after its lease");
+        }
+        self.store.shutdown().await;
+    }
+}
+
+/// Only what differs is written: each write makes every writer read the subscribers again.
+async fn put_subscribers(store: &dyn Store, config: &Config) -> anyhow::Result<()> {
+    let known = store.list_subscribers().await.map_err(ledger::stop)?;
+    for wanted in config.subscribers.iter().map(|found| &found.value) {
+        if !known.contains(wanted) {
+            store.put_subscriber(wanted, Backfill::No).await.map_err(ledger::stop)?;
+            tracing::info!(subscriber = wanted.name, "subscriber of the configuration put into the ledger");
+        }
+    }
+    Ok(())
+}
+
+fn relay_settings(effects: &EffectsConfig) -> RelaySettings {
+    let pauses_ms = effects.retry_seconds.iter().map(|seconds| seconds.saturating_mul(1000)).collect();
+    RelaySettings {
+        schedule: Schedule { pauses_ms, jitter_percent: effects.jitter_percent },
+        keep_done: Duration::from_secs(u64::from(effects.keep_days).saturating_mul(24 * 3600)),
+        ..RelaySettings::default()
+    }
+}
+
+#[cfg_attr(not(feature = "testing"), expect(unused_variables, reason = "test builds reach in"))]
+fn server_options(config: &Config, plan: &OpenPlan, relay: &Relay) -> ServerOptions {
+    let mut options = ServerOptions::new(config.listen);
+    options.tokens = config.tokens.clone();
+    #[cfg(feature = "testing")]
+    {
+        options.testing.clock = plan.clock.clone();
+        options.testing.relay = Some(Arc::new(relay.clone()));
+    }
+    options
+}
