@@ -1,11 +1,15 @@
-//! The channel crate from outside: signed vectors, the platforms' gotchas, corruption byte by byte.
+//! The channel crate from outside: signed vectors, the platforms' gotchas, odd content, corruption byte by byte.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::as_conversions,
+    clippy::wildcard_enum_match_arm,
     missing_docs,
     reason = "test binary"
 )]
 
+mod gotchas_alipay;
+mod gotchas_wxpay;
+mod signer;
 mod vectors;
