@@ -9,7 +9,11 @@
     reason = "test binary"
 )]
 
+mod accounts;
+mod corruption;
 mod gotchas_alipay;
 mod gotchas_wxpay;
+mod odd_content;
+mod shares;
 mod signer;
 mod vectors;

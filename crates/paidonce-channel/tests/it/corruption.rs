@@ -1,0 +1,111 @@
+//! Every single-byte change of a signed message is refused (promise P5).
+
+use paidonce_channel::{Notice, VerifyError};
+
+use crate::signer::*;
+
+/// Changes that a byte can suffer: one bit low and high, the case of a letter, gone, doubled, replaced by a space.
+fn changes(body: &[u8], at: usize) -> Vec<Vec<u8>> {
+    let with = |byte: u8| {
+        let mut changed = body.to_vec();
+        changed[at] = byte;
+        changed
+    };
+    let mut gone = body.to_vec();
+    gone.remove(at);
+    let mut doubled = body.to_vec();
+    doubled.insert(at, body[at]);
+    let all = [with(body[at] ^ 1), with(body[at] ^ 0x80), with(body[at] ^ 0x20), with(b' '), gone, doubled];
+    all.into_iter().filter(|changed| changed != body).collect()
+}
+
+fn refused_as_unverified(result: &Result<Notice, VerifyError>) -> bool {
+    result.as_ref().is_err_and(|error| error.http_status() == 401)
+}
+
+#[test]
+fn any_changed_byte_of_a_wxpay_body_is_refused() {
+    let message = Wxpay::payment(&wxpay_payment());
+    let body = message.envelope().to_string().into_bytes();
+    let headers = message.headers(&body);
+    let receiver = wxpay_receiver(&wxpay_config());
+    assert!(receive(receiver.as_ref(), &headers, &body).is_ok());
+    for at in 0..body.len() {
+        for changed in changes(&body, at) {
+            let result = receive(receiver.as_ref(), &headers, &changed);
+            assert_eq!(result.map(|_| ()).map_err(|error| error.code()), Err("bad_signature"), "byte {at}");
+        }
+    }
+    let longer = [body.as_slice(), b" "].concat();
+    assert!(receive(receiver.as_ref(), &headers, &longer).is_err());
+}
+
+#[test]
+fn any_changed_byte_of_a_wxpay_signature_header_is_refused() {
+    let message = Wxpay::payment(&wxpay_payment());
+    let body = message.envelope().to_string().into_bytes();
+    let headers = message.headers(&body);
+    let receiver = wxpay_receiver(&wxpay_config());
+    for name in ["Wechatpay-Timestamp", "Wechatpay-Nonce", "Wechatpay-Signature", "Wechatpay-Signature-Type"] {
+        let index = headers.iter().position(|(found, _)| found == name).unwrap();
+        for at in 0..headers[index].1.len() {
+            for changed in changes(&headers[index].1, at) {
+                let mut bent = headers.clone();
+                bent[index].1 = changed;
+                assert!(refused_as_unverified(&receive(receiver.as_ref(), &bent, &body)), "{name} byte {at}");
+            }
+        }
+    }
+    // The serial chooses the key and is not signed itself: another spelling of the same number is the same key.
+    let index = headers.iter().position(|(found, _)| found == "Wechatpay-Serial").unwrap();
+    for at in 0..headers[index].1.len() {
+        for changed in changes(&headers[index].1, at) {
+            let same_number = String::from_utf8(changed.clone()).is_ok_and(|text| {
+                text.to_uppercase().trim_start_matches('0') == CERTIFICATE_SERIAL.trim_start_matches('0')
+            });
+            let mut bent = headers.clone();
+            bent[index].1 = changed;
+            assert_eq!(receive(receiver.as_ref(), &bent, &body).is_ok(), same_number, "serial byte {at}");
+        }
+    }
+}
+
+#[test]
+fn any_changed_byte_of_an_alipay_form_is_refused_or_says_the_very_same() {
+    let form = Alipay::payment();
+    let body = form.body().into_bytes();
+    let good = alipay_receive(&body).unwrap();
+    let mut same = 0;
+    for at in 0..body.len() {
+        for changed in changes(&body, at) {
+            match alipay_receive(&changed) {
+                Err(error) => assert_eq!(error.http_status(), 401, "byte {at}: {error}"),
+                // `%2b` is `%2B`, `A` is `%41`, a second `&` separates nothing: other bytes of the same form.
+                Ok(notice) => {
+                    assert_eq!(notice.observations, good.observations, "byte {at}");
+                    assert_eq!(decoded(&changed), decoded(&body), "byte {at}");
+                    same += 1;
+                }
+            }
+        }
+    }
+    assert!(same < body.len(), "most changes are refused");
+}
+
+/// An independent reading of the form: its non-blank pairs, sorted.
+fn decoded(body: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let unescape = |text: &[u8]| {
+        let spaced: Vec<u8> = text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+        percent_encoding::percent_decode(&spaced).collect::<Vec<u8>>()
+    };
+    let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = body
+        .split(|byte| *byte == b'&')
+        .map(|pair| {
+            let middle = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+            (unescape(&pair[..middle]), unescape(pair.get(middle + 1..).unwrap_or_default()))
+        })
+        .filter(|(_, value)| !value.is_empty())
+        .collect();
+    pairs.sort();
+    pairs
+}
