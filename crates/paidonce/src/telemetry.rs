@@ -10,7 +10,7 @@ use tracing_subscriber::EnvFilter;
 use crate::config::Environment;
 
 /// What is logged when `PAIDONCE_LOG` says nothing: `error` means that a person must act.
-const DEFAULT_FILTER: &str = "info";
+const DEFAULT_FILTER: &str = "info,actix_server=warn";
 
 /// Shape of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
