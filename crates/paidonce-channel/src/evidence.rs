@@ -1,23 +1,20 @@
 //! The signed bytes, kept so that they can be checked again years later.
 
-use paidonce_order::ids::AccountRef;
+use paidonce_order::ids::{AccountRef, Digest};
+use paidonce_order::timestamp::Timestamp;
 
 use crate::channel::RawNotification;
 use crate::digest::PartsDigest;
 use crate::observation::{Evidence, Source};
 
-/// Evidence of a callback. `digest` is over the headers (name, value, name, value, ...) and then the body.
+/// Evidence of a callback.
 pub(crate) fn evidence(
     account: &AccountRef,
     headers: Vec<(String, String)>,
     raw: RawNotification<'_>,
     key_id: String,
 ) -> Evidence {
-    let digest = headers
-        .iter()
-        .fold(PartsDigest::new("evidence"), |digest, (name, value)| digest.with(name.as_bytes()).with(value.as_bytes()))
-        .with(raw.body)
-        .finish();
+    let digest = digest(&headers, raw.body);
     Evidence {
         account: account.clone(),
         source: Source::Callback,
@@ -27,4 +24,26 @@ pub(crate) fn evidence(
         received_at: raw.now,
         digest,
     }
+}
+
+/// What a named person states, kept as the evidence of the events that it makes (promise P5). Nothing of it is verified: the
+/// name and the reason stand in `headers`, what was stated in `body`.
+#[must_use]
+pub fn operator_statement(
+    account: &AccountRef,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    stated_at: Timestamp,
+) -> Evidence {
+    let (account, key_id) = (account.clone(), "operator".to_owned());
+    let digest = digest(&headers, &body);
+    Evidence { account, source: Source::Operator, headers, body, key_id, received_at: stated_at, digest }
+}
+
+/// Over the headers (name, value, name, value, ...) and then the body.
+fn digest(headers: &[(String, String)], body: &[u8]) -> Digest {
+    let parts = headers.iter().fold(PartsDigest::new("evidence"), |digest, (name, value)| {
+        digest.with(name.as_bytes()).with(value.as_bytes())
+    });
+    parts.with(body).finish()
 }

@@ -179,8 +179,9 @@ pub(crate) fn payment_content(payment: &PaymentRef, amount: Money) -> Digest {
     digest_of("payment", &[&account, payment.channel_trade_no.as_str(), &minor, amount.currency.as_str()])
 }
 
-/// A payment without optional parts.
-pub(crate) fn payment_fact(payment: PaymentRef, amount: Money, occurred_at: Timestamp) -> PaymentFact {
+/// A payment without optional parts: the same fact, whichever door it comes through.
+#[must_use]
+pub fn payment_fact(payment: PaymentRef, amount: Money, occurred_at: Timestamp) -> PaymentFact {
     let content = payment_content(&payment, amount);
     PaymentFact { payment, amount, payer_amount: None, occurred_at, channel_trade_type: None, content }
 }
@@ -207,8 +208,9 @@ pub(crate) fn refund_content(
     digest_of("refund", &[numbers.as_slice(), figures.as_slice()].concat())
 }
 
-/// A refund without optional parts.
-pub(crate) fn refund_fact(
+/// A refund without optional parts: the same fact, whichever door it comes through.
+#[must_use]
+pub fn refund_fact(
     payment: PaymentRef,
     refund_no: RefundNo,
     outcome: RefundOutcome,

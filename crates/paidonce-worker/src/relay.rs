@@ -193,8 +193,9 @@ impl Relay {
             Tried::Delivered => TryResult::Delivered,
             Tried::Hopeless(error) => TryResult::Dead { error },
             Tried::Failed(error) => {
-                let before = usize::try_from(claim.effect.effect.attempts).unwrap_or(0);
-                match self.0.settings.schedule.next(before.saturating_add(1), roll()) {
+                // The claim has counted this try already, so that a try that ended in a crash counts too.
+                let tries = usize::try_from(claim.effect.effect.attempts).unwrap_or(usize::MAX);
+                match self.0.settings.schedule.next(tries, roll()) {
                     Next::RetryAfterMs(delay_ms) => TryResult::RetryAfter { delay_ms, error },
                     Next::GiveUp => TryResult::Dead { error },
                 }
