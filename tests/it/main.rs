@@ -8,6 +8,27 @@
     reason = "tests: a failure here is a failed test, with its reason"
 )]
 
+/// Runs each `async fn name(ledger: Ledger)` on every store: `name::postgres`, `name::sqlite`.
+macro_rules! on_every_store {
+    ($($name:ident;)*) => { $(
+        mod $name {
+            use paidonce_tests::ledger::Ledger;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                super::$name(Ledger::postgres().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                super::$name(Ledger::sqlite().await).await;
+            }
+        }
+    )* };
+}
+pub(crate) use on_every_store;
+
 mod architecture;
 mod cases;
 mod postgres_starter;
+mod store_effects;

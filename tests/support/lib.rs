@@ -22,6 +22,7 @@ pub mod app;
 pub mod config;
 pub mod database;
 pub mod keys;
+pub mod ledger;
 pub mod postgres;
 pub mod process;
 pub mod signer;
