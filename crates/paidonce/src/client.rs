@@ -85,7 +85,7 @@ impl<'a> Call<'a> {
 }
 
 /// Talks to one server.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
     base: Url,
@@ -95,10 +95,6 @@ pub struct Client {
 impl Client {
     /// Reads the token. Errors: a bad address, an unreadable token file.
     pub fn try_new(remote: &Remote) -> anyhow::Result<Self> {
-        let base = Url::parse(&remote.server).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let base = base.ok_or_else(|| {
-            Stop::usage(format!("--server must be an address such as http://127.0.0.1:8080, not {:?}", remote.server))
-        })?;
         let token = match &remote.token_file {
             Some(file) => Some(
                 std::fs::read_to_string(file)
@@ -107,12 +103,36 @@ impl Client {
             None => std::env::var("PAIDONCE_TOKEN").ok(),
         };
         let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty()).map(Secret::new);
+        Self::to(&remote.server, token)
+    }
+
+    /// With a token that is already known. Errors: a bad address.
+    pub fn to(server: &str, token: Option<Secret>) -> anyhow::Result<Self> {
+        let base = Url::parse(server).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let base = base.ok_or_else(|| {
+            Stop::usage(format!("--server must be an address such as http://127.0.0.1:8080, not {server:?}"))
+        })?;
         let http = reqwest::Client::builder().no_proxy().build().context("HTTP client")?;
         Ok(Self { http, base, token })
     }
 
     /// Sends it. Errors: [`Stop`] with the exit code that fits the answer.
     pub async fn send(&self, call: Call<'_>) -> anyhow::Result<Value> {
+        let (status, bytes) = self.exchange(call).await?;
+        if status.is_success() { read(&bytes) } else { Err(refusal(status, &bytes).into()) }
+    }
+
+    /// Sends it; `None` when the server does not know what was asked for. Errors: as [`Client::send`].
+    pub async fn find(&self, call: Call<'_>) -> anyhow::Result<Option<Value>> {
+        let (status, bytes) = self.exchange(call).await?;
+        match status {
+            StatusCode::NOT_FOUND => Ok(None),
+            status if status.is_success() => read(&bytes).map(Some),
+            _ => Err(refusal(status, &bytes).into()),
+        }
+    }
+
+    async fn exchange(&self, call: Call<'_>) -> anyhow::Result<(StatusCode, Vec<u8>)> {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(call.path);
@@ -130,16 +150,17 @@ impl Client {
         let answer = request.send().await.map_err(|error| self.away(&error))?;
         let status = answer.status();
         let bytes = answer.bytes().await.map_err(|error| self.away(&error))?;
-        if status.is_success() {
-            return if bytes.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_slice(&bytes)?) };
-        }
-        Err(refusal(status, &bytes).into())
+        Ok((status, bytes.to_vec()))
     }
 
     fn away(&self, error: &reqwest::Error) -> Stop {
         let why = if error.is_timeout() { "no answer in time" } else { "no connection" };
         Stop::unreachable(format!("{} gives {why}: is `paidonce serve` running there? (--server)", self.base))
     }
+}
+
+fn read(body: &[u8]) -> anyhow::Result<Value> {
+    if body.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_slice(body)?) }
 }
 
 /// The problem+json of the server as one sentence, with the exit code that fits.

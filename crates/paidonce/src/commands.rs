@@ -20,7 +20,7 @@ pub async fn run(cli: Cli, env: &Environment) -> anyhow::Result<Exit> {
     let file = cli.config.as_deref();
     match cli.command {
         Command::Demo(args) => demo::run(args).await,
-        Command::Storm(args) => storm::run(args).await,
+        Command::Storm(args) => storm::run(args, file, env).await,
         Command::Serve(args) => serve::run(args, file, env).await,
         Command::Migrate(args) => migrate::run(args, file, env).await,
         Command::Order(args) => order::run(args).await,

@@ -1,0 +1,112 @@
+//! The ledger as its merchant's services see it: the HTTP API, asked as the demo and the storm need it.
+
+use anyhow::Context as _;
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::client::{Call, Client};
+use crate::config::Secret;
+
+/// A client of one server.
+#[derive(Debug, Clone)]
+pub struct Ledger(Client);
+
+/// `GET /v1/orders/{no}/counts`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub struct Counts {
+    /// Rows of `events`.
+    pub events: i64,
+    /// Rows of `t_idempotent`.
+    pub idempotent: i64,
+    /// Rows of `t_order`.
+    pub order: i64,
+    /// Rows of `t_order_flow`.
+    pub flows: i64,
+    /// Deliveries in `t_effect`.
+    pub deliveries: i64,
+    /// Those that the subscriber took.
+    pub delivered: i64,
+}
+
+impl Ledger {
+    /// `server` like `http://127.0.0.1:8080`; `token` may do everything.
+    pub fn new(server: &str, token: Secret) -> anyhow::Result<Self> {
+        Client::to(server, Some(token)).map(Self)
+    }
+
+    /// Through this client, whose token may do everything.
+    #[must_use]
+    pub const fn of(client: Client) -> Self {
+        Self(client)
+    }
+
+    /// Registers an order. Errors: refused, or the same number with other terms.
+    pub async fn open(&self, order_no: &str, amount_minor: i64, accounts: &[String]) -> anyhow::Result<()> {
+        let body = json!({
+            "order_no": order_no,
+            "amount_minor": amount_minor,
+            "currency": "CNY",
+            "accounts": accounts,
+            "description": "test order",
+        });
+        self.0.send(Call::post(&["v1", "orders"], body)).await.map(drop)
+    }
+
+    /// Asks for the refund of a whole payment.
+    pub async fn request_refund(&self, order_no: &str, refund_no: &str, amount_minor: i64) -> anyhow::Result<()> {
+        let body = json!({ "refund_no": refund_no, "amount_minor": amount_minor });
+        self.0.send(Call::post(&["v1", "orders", order_no, "refunds"], body)).await.map(drop)
+    }
+
+    /// Its status, or `-` when the ledger has never heard of it.
+    pub async fn status(&self, order_no: &str) -> anyhow::Result<String> {
+        let order = self.0.find(Call::get(&["v1", "orders", order_no])).await?;
+        let status = order.as_ref().map(|order| order["status"].as_str().context("an order without a status"));
+        Ok(status.transpose()?.unwrap_or("-").to_owned())
+    }
+
+    /// Rows by table; all zero when the ledger has never heard of the order.
+    pub async fn counts(&self, order_no: &str) -> anyhow::Result<Counts> {
+        let counts = self.0.find(Call::get(&["v1", "orders", order_no, "counts"])).await?;
+        counts.map_or(Ok(Counts::default()), |counts| serde_json::from_value(counts).context("/counts"))
+    }
+
+    /// Types of its events, in order.
+    pub async fn event_types(&self, order_no: &str) -> anyhow::Result<Vec<String>> {
+        let Some(answer) = self.0.find(Call::get(&["v1", "orders", order_no, "events"])).await? else {
+            return Ok(Vec::new());
+        };
+        let events = answer["events"].as_array().context("/events has no events")?;
+        events.iter().map(|e| e["event_type"].as_str().map(str::to_owned).context("an event without a type")).collect()
+    }
+
+    /// Reads the whole log page by page and counts it. A hole is an error of the server.
+    pub async fn read_log(&self) -> anyhow::Result<usize> {
+        let (mut cursor, mut count) = (None::<String>, 0_usize);
+        loop {
+            let call = Call::get(&["v1", "events"]).with("limit", Some(500)).with("cursor", cursor.as_ref());
+            let page = self.0.send(call).await?;
+            let events = page["events"].as_array().context("/v1/events has no events")?.len();
+            count = count.saturating_add(events);
+            cursor = Some(page["next_cursor"].as_str().context("/v1/events has no next_cursor")?.to_owned());
+            if events == 0 {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Registers or changes a subscriber.
+    pub async fn put_subscriber(&self, name: &str, body: Value) -> anyhow::Result<()> {
+        let path = ["v1", "subscribers", name];
+        let call = Call { method: Method::PUT, ..Call::post(&path, body) };
+        self.0.send(call).await.map(drop)
+    }
+
+    /// Removes a subscriber.
+    pub async fn delete_subscriber(&self, name: &str) -> anyhow::Result<()> {
+        let path = ["v1", "subscribers", name];
+        let call = Call { method: Method::DELETE, ..Call::get(&path) };
+        self.0.send(call).await.map(drop)
+    }
+}
