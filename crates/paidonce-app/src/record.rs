@@ -13,6 +13,7 @@ use paidonce_channel::{Fact, Notice, Observation, Source, StrayNotice, Verified}
 use paidonce_order::command::{OrderCommand, PaymentRef, StrayCommand, StrayFact};
 use paidonce_order::error::OrderError;
 use paidonce_order::ids::{AccountRef, Digest, OrderNo};
+use paidonce_order::stray::stray_id;
 use paidonce_order::timestamp::Timestamp;
 use paidonce_store::store::{Attempt, CommandContext, EvidenceRow, Outcome, Target};
 
@@ -101,7 +102,7 @@ impl Recording<'_> {
 
     fn stray_for(&self, code: &str, detail: String, content: Digest, occurred_at: Timestamp) -> StrayNotice {
         let account = self.account.clone();
-        let stray_id = format!("{account}:{content}");
+        let stray_id = stray_id(&account, &content);
         let code = code.to_owned();
         StrayNotice {
             stray_id,
