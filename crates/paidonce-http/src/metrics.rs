@@ -12,6 +12,7 @@
 //! | `paidonce_items_open` | gauge, rows | kind |
 //! | `paidonce_writer_queue_jobs` | gauge, jobs | |
 //! | `paidonce_log_events` | gauge, events in the log | |
+//! | `paidonce_attempts_dropped` | gauge, attempts that `explain` will miss, since the start | |
 //! | `paidonce_ledger_up` | gauge, 1 when the ledger answered this scrape | |
 
 use std::time::Duration;
@@ -42,6 +43,7 @@ pub(crate) struct Metrics {
     items_open: Family<Labels, Gauge>,
     queue_jobs: Gauge,
     log_events: Gauge,
+    attempts_dropped: Gauge,
     ledger_up: Gauge,
 }
 
@@ -97,6 +99,7 @@ impl Metrics {
             items_open: Family::default(),
             queue_jobs: Gauge::default(),
             log_events: Gauge::default(),
+            attempts_dropped: Gauge::default(),
             ledger_up: Gauge::default(),
         };
         metrics.register();
@@ -117,6 +120,8 @@ impl Metrics {
         registry.register("items_open", "Open items by kind", self.items_open.clone());
         registry.register("writer_queue_jobs", "Jobs waiting in the writers' queues", self.queue_jobs.clone());
         registry.register("log_events", "Events in the log", self.log_events.clone());
+        let help = "Duplicates and refusals not kept for explain, since the start";
+        registry.register("attempts_dropped", help, self.attempts_dropped.clone());
         registry.register("ledger_up", "1 when the ledger answered this scrape", self.ledger_up.clone());
     }
 
@@ -160,6 +165,7 @@ impl Metrics {
         }
         self.queue_jobs.set(gauges.queue_depth);
         self.log_events.set(gauges.events_total);
+        self.attempts_dropped.set(gauges.attempts_dropped);
     }
 
     /// The text format of OpenMetrics 1.0.

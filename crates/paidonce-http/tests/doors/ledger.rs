@@ -366,7 +366,13 @@ impl Store for Ledger {
             return Err(StoreError::Unavailable("connection refused".to_owned()));
         }
         let events_total = i64::try_from(self.book.lock().unwrap().events.len()).unwrap();
-        Ok(Gauges { effects: vec![("dead".to_owned(), 2)], items_open: Vec::new(), queue_depth: 0, events_total })
+        Ok(Gauges {
+            effects: vec![("dead".to_owned(), 2)],
+            items_open: Vec::new(),
+            queue_depth: 0,
+            events_total,
+            attempts_dropped: 0,
+        })
     }
 
     async fn check_ready(&self) -> Result<(), StoreError> {
