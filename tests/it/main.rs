@@ -32,3 +32,4 @@ mod architecture;
 mod cases;
 mod postgres_starter;
 mod store_effects;
+mod stories;

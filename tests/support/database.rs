@@ -43,7 +43,7 @@ impl Database {
     pub fn fresh(engine: Engine, data_dir: &Path) -> Self {
         match engine {
             Engine::Sqlite => Self::Sqlite(data_dir.join("ledger.db")),
-            Engine::Postgres => Self::Postgres(postgres::fresh_database()),
+            Engine::Postgres => Self::Postgres(postgres::migrated_database()),
         }
     }
 
@@ -87,6 +87,18 @@ impl Database {
                 .map(|row| (0..row.len()).map(|i| row.get::<Option<String>, _>(i).unwrap_or_default()).collect())
                 .collect(),
         }
+    }
+
+    /// Whether somebody holds the write lock of the embedded database right now.
+    #[must_use]
+    pub fn is_write_locked(&self) -> bool {
+        let Self::Sqlite(path) = self else { return false };
+        let attempt = block_on(async || {
+            let mut connection = options(path).busy_timeout(Duration::ZERO).connect().await?;
+            sqlx::raw_sql("BEGIN IMMEDIATE; ROLLBACK").execute(&mut connection).await?;
+            connection.close().await
+        });
+        attempt.is_err()
     }
 
     /// Runs statements, for tests that damage something on purpose.

@@ -114,7 +114,7 @@ fn command(config: &Path, log: &Path, env: &[(String, Option<String>)]) -> Comma
     let out = File::options().create(true).append(true).open(log).expect("a log file");
     let err = out.try_clone().expect("the log file twice");
     let mut command = Command::new(program());
-    command.arg("serve").arg("--config").arg(config);
+    command.arg("serve").arg("--migrate").arg("--config").arg(config);
     command.current_dir(config.parent().expect("the configuration has a directory"));
     command.env_remove("DATABASE_URL").env("NO_COLOR", "1");
     for (name, value) in env {

@@ -112,6 +112,13 @@ impl Request {
         self
     }
 
+    /// The same with another body.
+    #[must_use]
+    pub fn with_body(mut self, body: &[u8]) -> Self {
+        self.body = body.to_vec();
+        self
+    }
+
     /// The same with these headers too.
     #[must_use]
     pub fn headers(mut self, headers: Vec<(String, String)>) -> Self {

@@ -62,6 +62,8 @@ pub struct GivenRefund {
     pub refund_no: String,
     /// Amount in fen.
     pub amount: i64,
+    /// Why it could not be requested yet.
+    pub refused: String,
 }
 
 const KNOWN: &[&str] = &[
@@ -137,6 +139,7 @@ impl Given {
             order_no: named.unwrap_or(first).to_owned(),
             refund_no: number.unwrap_or("R-GIVEN").to_owned(),
             amount: refund["amount_fen"].as_i64().unwrap_or(0),
+            refused: String::new(),
         });
     }
 
@@ -229,16 +232,18 @@ pub async fn pause_warehouse(app: &TestApp, paused: Paused) -> Result<(), String
         .header("Authorization", &format!("Bearer {}", paidonce_tests::config::OPERATOR_TOKEN));
     match app.try_send(&request).await {
         Ok(answer) if answer.status < 300 => Ok(()),
-        other => Err(format!("PUT /v1/subscribers/warehouse: {other:?}")),
+        Ok(answer) => Err(format!("PUT /v1/subscribers/warehouse: {} {}", answer.status, answer.text())),
+        Err(none) => Err(format!("PUT /v1/subscribers/warehouse: {}", none.reason)),
     }
 }
 
 impl GivenRefund {
-    /// Requests it. `false`: the order is not paid yet.
-    pub async fn request(&self, app: &TestApp) -> bool {
+    /// Requests it. Errors: the order is not paid yet, or the ledger says no, in its words.
+    pub async fn request(&self, app: &TestApp) -> Result<(), String> {
         let path = format!("/v1/orders/{}/refunds", self.order_no);
         let body = json!({ "refund_no": self.refund_no, "amount_minor": self.amount });
-        app.post_as_shop(&path, &body).await.status < 300
+        let answer = app.post_as_shop(&path, &body).await;
+        if answer.status < 300 { Ok(()) } else { Err(format!("{} {}", answer.status, answer.text())) }
     }
 }
 

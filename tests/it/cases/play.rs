@@ -60,7 +60,7 @@ struct Player {
     notes: Vec<String>,
     background: BTreeMap<String, JoinHandle<StepAnswer>>,
     step_started: Instant,
-    feed_cursor: String,
+    feed_cursor: Option<String>,
     feed_events: Vec<String>,
     read_only: bool,
 }
@@ -116,7 +116,7 @@ pub async fn play(script: &Script, engine: Engine, variant: Variant) -> Report {
         notes,
         background: BTreeMap::new(),
         step_started: Instant::now(),
-        feed_cursor: String::new(),
+        feed_cursor: None,
         feed_events: Vec::new(),
         read_only: false,
         given,
@@ -555,22 +555,26 @@ impl Player {
     /// Reads the feed on from where it stopped.
     async fn run_projector(&mut self, step: &Value) -> StepAnswer {
         for _ in 0..step["polls"].as_u64().unwrap_or(1) {
-            let path = format!("/v1/events?limit=100&cursor={}", self.feed_cursor);
+            let cursor = self.feed_cursor.as_ref().map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
+            let path = format!("/v1/events?limit=100{cursor}");
             let request = Request::get(path).header("Authorization", &format!("Bearer {OPERATOR_TOKEN}"));
             let answer = match wire::send(self.address(0), &request).await {
                 Ok(answer) if answer.status == 200 => answer.json(),
                 other => return StepAnswer::words("run_projector", "rejected", &format!("{other:?}")),
             };
             self.feed_events.extend(list(&answer["events"]).iter().map(|event| text(event, "event_id").to_owned()));
-            self.feed_cursor = text(&answer, "next_cursor").to_owned();
+            self.feed_cursor = answer["next_cursor"].as_str().map(str::to_owned);
         }
         StepAnswer::done("run_projector")
     }
 
     async fn request_waiting_refunds(&mut self, steps_done: usize) {
         let mut waiting = Vec::new();
-        for refund in std::mem::take(&mut self.refunds_waiting) {
-            if self.app.server_mut(0).has_ended() || !refund.request(&self.app).await {
+        for mut refund in std::mem::take(&mut self.refunds_waiting) {
+            if self.app.server_mut(0).has_ended() {
+                waiting.push(refund);
+            } else if let Err(refused) = refund.request(&self.app).await {
+                refund.refused = refused;
                 waiting.push(refund);
             } else if steps_done > 0 {
                 let note = format!(
@@ -612,8 +616,9 @@ impl Player {
         if !self.feed_events.is_empty() {
             self.check_feed().await;
         }
-        let waiting =
-            self.refunds_waiting.iter().map(|refund| format!("given refund {} was never possible", refund.refund_no));
+        let never =
+            |refund: &GivenRefund| format!("given refund {} was never possible: {}", refund.refund_no, refund.refused);
+        let waiting: Vec<String> = self.refunds_waiting.iter().map(never).collect();
         self.reasons.extend(waiting);
         let not_run = answers.iter().flatten().filter(|answer| answer.verdict == "not_run");
         let reasons: BTreeSet<String> =

@@ -1,0 +1,86 @@
+//! What an operator does to a running ledger: a second server by mistake, a reload, an orderly stop, a flood.
+
+use paidonce_tests::app::TestApp;
+use paidonce_tests::database::Engine;
+use paidonce_tests::keys::key;
+use paidonce_tests::signer;
+use paidonce_tests::wire::{self, Request};
+
+use super::{WXPAY, eventually, on_both};
+
+/// P1 on the embedded database: a lock file refuses a second `serve`, and the first goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_serve_on_one_sqlite_file_is_refused() {
+    let mut app = TestApp::start(Engine::Sqlite).await;
+    let refused = app.start_another().await.expect_err("a second server on the same file");
+    assert!(refused.contains("ended before it listened"), "{refused}");
+    app.open("FIRST", 100, &[WXPAY]).await;
+    assert_eq!(app.send(&app.wx_payment("FIRST", "42000060", 100)).await.status, 204);
+    // The lock goes with its process, however that ends.
+    app.kill(0);
+    app.restart(0).await;
+    assert_eq!(app.order("FIRST").await["status"], "PAID");
+    app.finish().await;
+}
+
+on_both! {
+    /// P2: a stop finishes what was accepted, answers it, and ends with success.
+    async fn an_orderly_stop_finishes_what_was_accepted(engine: Engine) {
+        let mut app = TestApp::start(engine).await;
+        app.open("STOP", 100, &[WXPAY]).await;
+        app.fault_delay(0, "db_commit", 1, 1).await;
+        let (to, callback) = (app.addr(), app.wx_payment("STOP", "42000061", 100));
+        let answering = tokio::spawn(async move { wire::send(to, &callback).await });
+        eventually("the callback is being recorded", async || {
+            let metrics = app.get("/v1/orders/STOP").await;
+            metrics.status == 200 && in_flight(&app).await
+        })
+        .await;
+        app.server(0).signal("TERM");
+        let answer = answering.await.unwrap().expect("an answer before the end");
+        assert_eq!(answer.status, 204, "{}", answer.text());
+        let status = app.server_mut(0).wait().await;
+        assert!(status.success(), "{status}: {}", app.server(0).log_tail());
+        app.restart(0).await;
+        assert_eq!(app.order("STOP").await["status"], "PAID");
+        app.finish().await;
+    }
+
+    /// Keys reload without a restart; a broken configuration changes nothing.
+    async fn a_reload_takes_new_keys_and_refuses_a_broken_file(engine: Engine) {
+        let old = key("platform_cert_1");
+        let new = key("platform_cert_2");
+        let mut app = TestApp::builder(engine).config(|config| config.wxpay[0].keys = vec![old]).start().await;
+        app.open("RELOAD", 100, &[WXPAY]).await;
+        let signed_by = |app: &TestApp, key: &paidonce_tests::keys::TestKey| {
+            let resource = signer::wx_payment("RELOAD", "42000062", 100);
+            let body = signer::wx_envelope(signer::APIV3_KEY_A, "TRANSACTION.SUCCESS", "transaction", &resource);
+            let headers = signer::wx_headers(key, app.now().unix_timestamp(), &body);
+            Request::post("/callbacks/wxpay/1900000001", body).headers(headers)
+        };
+        assert_eq!(app.send(&signed_by(&app, new)).await.status, 401, "not configured yet");
+        app.config.wxpay[0].keys = vec![old, new];
+        app.write_config();
+        app.server(0).signal("HUP");
+        eventually("the new key is trusted", async || app.send(&signed_by(&app, new)).await.status == 204).await;
+        assert_eq!(app.send(&signed_by(&app, old)).await.status, 204, "and so is the old one");
+        let before = app.server(0).log_text().len();
+        std::fs::write(app.dir().join("paidonce.toml"), "[server]\nlisten = 7\n").unwrap();
+        app.server(0).signal("HUP");
+        eventually("the broken file is reported", async || app.server(0).log_text().len() > before).await;
+        assert_eq!(app.send(&signed_by(&app, new)).await.status, 204, "what was good stays");
+        app.finish().await;
+    }
+}
+
+/// Whether the open tx of the delayed commit can be seen (PostgreSQL), or the writer's lock (SQLite).
+async fn in_flight(app: &TestApp) -> bool {
+    match app.database.engine() {
+        Engine::Postgres => {
+            let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                AND state = 'idle in transaction'";
+            app.database.count(sql) > 0
+        }
+        Engine::Sqlite => app.database.is_write_locked(),
+    }
+}
