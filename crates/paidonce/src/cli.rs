@@ -46,6 +46,8 @@ pub enum Command {
     Effects(commands::effects::EffectsArgs),
     /// Who is told of events.
     Subscribers(commands::subscribers::SubscribersArgs),
+    /// Bring in orders that were paid before go-live.
+    Import(commands::import::ImportArgs),
     /// Inspect the configuration.
     #[command(subcommand)]
     Config(commands::config::ConfigCommand),

@@ -7,6 +7,7 @@ use crate::exit::Exit;
 pub mod config;
 pub mod demo;
 pub mod effects;
+pub mod import;
 pub mod items;
 pub mod migrate;
 pub mod order;
@@ -27,6 +28,7 @@ pub async fn run(cli: Cli, env: &Environment) -> anyhow::Result<Exit> {
         Command::Items(args) => items::run(args).await,
         Command::Effects(args) => effects::run(args).await,
         Command::Subscribers(args) => subscribers::run(args).await,
+        Command::Import(args) => import::run(args, file, env).await,
         Command::Config(command) => config::run(&command, file, env),
     }
 }

@@ -1,0 +1,84 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
+
+use paidonce_channel::OurAccounts;
+
+use super::Format;
+use super::file::{ImportFile, read};
+use crate::config::{Config, Environment};
+
+/// The accounts of the example file's shape, with a test key.
+fn ours() -> OurAccounts {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("key.pem"), include_str!("../../config/test_public_key.pem")).unwrap();
+    let text = "[[alipay]]\nseller_id = \"2088000000000001\"\n[[alipay.apps]]\napp_id = \"2021000000000001\"\nalipay_public_key_file = \"key.pem\"\n";
+    let config = Config::parse(Some(&dir.path().join("paidonce.toml")), text, &Environment::default()).unwrap();
+    config.accounts.ours
+}
+
+fn problems(file: &ImportFile) -> Vec<(usize, &str)> {
+    file.problems.iter().map(|problem| (problem.line, problem.text.as_str())).collect()
+}
+
+#[test]
+fn csv_and_json_lines_say_the_same() {
+    let csv = "order_no,amount,account,channel_trade_no,paid_at,refund_no,refund_amount,refunded_at\n\
+               A-1,88.88,alipay:2088000000000001,2025T1,2025-01-08T12:00:00+08:00,,,\n\
+               A-2,10.00,alipay:2088000000000001,2025T2,2025-01-08T12:00:00+08:00,R-1,3.00,2025-01-09T12:00:00+08:00\n\
+               A-2,10.00,alipay:2088000000000001,2025T2,2025-01-08T12:00:00+08:00,R-2,7.00,2025-01-10T12:00:00+08:00\n";
+    let json = r#"{"order_no":"A-1","amount_minor":8888,"account":"alipay:2088000000000001","channel_trade_no":"2025T1","paid_at":"2025-01-08T04:00:00Z"}
+{"order_no":"A-2","amount":"10","account":"alipay:2088000000000001","channel_trade_no":"2025T2","paid_at":"2025-01-08T04:00:00Z","refund_no":"R-1","refund_amount_minor":300,"refunded_at":"2025-01-09T04:00:00Z"}
+{"order_no":"A-2","amount":"10","account":"alipay:2088000000000001","channel_trade_no":"2025T2","paid_at":"2025-01-08T04:00:00Z","refund_no":"R-2","refund_amount":"7","refunded_at":"2025-01-10T04:00:00Z"}
+"#;
+    let (csv, json) = (read(csv, Format::Csv, &ours()), read(json, Format::Jsonl, &ours()));
+    assert_eq!((problems(&csv), problems(&json)), (vec![], vec![]));
+    let plain = |file: &ImportFile| -> Vec<String> {
+        let refunds = |order: &super::file::PaidOrder| {
+            order
+                .refunds
+                .iter()
+                .map(|refund| format!("{} {} {}", refund.refund_no, refund.amount, refund.refunded_at))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let order = |order: &super::file::PaidOrder| {
+            format!("{} {} {} {}", order.order_no, order.amount, order.paid_at, refunds(order))
+        };
+        file.orders.iter().map(order).collect()
+    };
+    assert_eq!(plain(&csv), plain(&json));
+    assert_eq!(csv.orders[1].refunds.len(), 2);
+}
+
+#[test]
+fn every_problem_is_told_with_its_line() {
+    let text = "order_no,amount,account,channel_trade_no,paid_at,refund_no,refund_amount,refunded_at\n\
+                A 1,0.001,wxpay:1900000001,2025T1,yesterday,,,\n\
+                A-2,10.00,alipay:2088000000000001,2025T2,2025-01-08T12:00:00Z,R-1,11.00,2025-01-09T12:00:00Z\n\
+                A-3,1.00,alipay:2088000000000001,2025T3,2025-01-08T12:00:00Z\n\
+                A-4,1.00,alipay:2088000000000001,2025T4,2025-01-08T12:00:00Z,,,\n\
+                A-4,2.00,alipay:2088000000000001,2025T4,2025-01-08T12:00:00Z,,,\n\
+                A-4,1.00,alipay:2088000000000001,2025T4,2025-01-08T12:00:00Z,,,\n";
+    let file = read(text, Format::Csv, &ours());
+    let found = problems(&file);
+    let wanted = [
+        (2, "order_no"),
+        (2, "amount: "),
+        (2, "account wxpay:1900000001 is not in the configuration"),
+        (2, "paid_at: "),
+        (3, "refund of 11.00 CNY exceeds"),
+        (4, "5 values for the 8 columns"),
+        (6, "order A-4 stands with other values in line 5"),
+        (7, "order A-4 stands in line 5 already"),
+    ];
+    for (line, text) in wanted {
+        assert!(found.iter().any(|(at, said)| *at == line && said.contains(text)), "{line} {text:?}: {found:#?}");
+    }
+    assert_eq!(found.len(), wanted.len(), "{found:#?}");
+}
+
+#[test]
+fn an_unknown_column_and_an_empty_file_are_problems() {
+    let file = read("order_no,total\nA-1,1\n", Format::Csv, &ours());
+    assert!(problems(&file)[0].1.contains("\"total\" is not a known field"), "{:?}", problems(&file));
+    assert_eq!(problems(&read("", Format::Jsonl, &ours())), [(1, "the file has no orders")]);
+}
