@@ -1,5 +1,7 @@
 //! Event to state. Infallible: whatever [`crate::decide`] made, and whatever the log holds, can be applied.
 
+use std::collections::BTreeSet;
+
 use crate::command::{FlagFact, PaymentFact, PaymentRef, RefundAmount, RefundFact, RefundOrigin};
 use crate::event::{OrderEvent, SplitPart, StrayEvent, SurplusReason};
 use crate::fact_key::FactKey;
@@ -47,7 +49,10 @@ impl Order {
                 self.count_key(event);
                 self.park(key, ParkedFact::Refund(fact.clone()));
             }
-            OrderEvent::ProfitShareParked(fact) => self.park(key, ParkedFact::Share(fact.clone())),
+            OrderEvent::ProfitShareParked(fact) => {
+                self.count_key(event);
+                self.park(key, ParkedFact::Share(fact.clone()));
+            }
             OrderEvent::RefundRequested { .. }
             | OrderEvent::RefundConfirmed { .. }
             | OrderEvent::RefundFailed { .. }
@@ -77,7 +82,7 @@ impl Order {
     #[must_use]
     pub fn key_of(&self, event: &OrderEvent) -> Option<FactKey> {
         let key = FactKey::of_event(event)?;
-        let used = self.refund_key_counts.get(&key).copied().unwrap_or(0);
+        let used = self.key_counts.get(&key).copied().unwrap_or(0);
         Some(key.again(used.saturating_add(1)))
     }
 
@@ -103,7 +108,7 @@ impl Order {
                     self.open_item(key, ItemKind::Flagged, detail, Some(fact.payment.clone()));
                 }
                 if let Some(payment) = self.payment_mut(&fact.payment) {
-                    payment.confirm(fact, *amount, *origin, *derived);
+                    payment.confirm(fact, Booked { amount: *amount, origin: *origin, derived: *derived });
                 }
                 self.after_money_went_back(fact);
             }
@@ -153,14 +158,20 @@ impl Order {
 
     fn count_key(&mut self, event: &OrderEvent) {
         if let Some(key) = FactKey::of_event(event) {
-            let count = self.refund_key_counts.entry(key).or_insert(0);
+            let count = self.key_counts.entry(key).or_insert(0);
             *count = count.saturating_add(1);
         }
     }
 
     /// Adds a payment and lets go of everything that waited for it; `decide` decides those facts right after.
     fn book(&mut self, fact: &PaymentFact, role: PaymentRole) {
-        self.payments.push(Payment { fact: fact.clone(), role, refunds: Vec::new(), cumulative: None });
+        self.payments.push(Payment {
+            fact: fact.clone(),
+            role,
+            refunds: Vec::new(),
+            cumulative: None,
+            numbers_of_totals: BTreeSet::new(),
+        });
         self.adopt(Some(&fact.payment));
     }
 
@@ -289,9 +300,12 @@ impl Payment {
     }
 
     /// Books money that went back: into the refund of that number, or beside it when the figure is a difference.
-    fn confirm(&mut self, fact: &RefundFact, amount: Money, origin: RefundOrigin, derived: bool) {
+    fn confirm(&mut self, fact: &RefundFact, booked: Booked) {
         self.learn_cumulative(fact);
-        self.add_confirmed(fact, amount, origin, derived);
+        if booked.derived {
+            self.numbers_of_totals.insert(fact.refund_no.clone());
+        }
+        self.add_confirmed(fact, booked);
     }
 
     fn learn_cumulative(&mut self, fact: &RefundFact) {
@@ -309,17 +323,18 @@ impl Payment {
             for refund in self.refunds.iter_mut().filter(|refund| refund.derived && refund.refund_no == part.from) {
                 refund.amount.amount_minor = refund.amount.amount_minor.saturating_sub(part.amount.amount_minor);
             }
-            self.add_confirmed(fact, part.amount, origin, false);
+            self.add_confirmed(fact, Booked { amount: part.amount, origin, derived: false });
         }
         self.refunds.retain(|refund| !refund.derived || refund.amount.amount_minor > 0);
     }
 
-    fn add_confirmed(&mut self, fact: &RefundFact, amount: Money, origin: RefundOrigin, derived: bool) {
+    fn add_confirmed(&mut self, fact: &RefundFact, booked: Booked) {
+        let Booked { amount, origin, derived } = booked;
         let same = |refund: &&mut Refund| refund.derived == derived && refund.refund_no == fact.refund_no;
         match self.refunds.iter_mut().find(same) {
             Some(refund) => {
-                let booked = if refund.state == RefundState::Confirmed { refund.amount.amount_minor } else { 0 };
-                refund.amount.amount_minor = booked.saturating_add(amount.amount_minor);
+                let before = if refund.state == RefundState::Confirmed { refund.amount.amount_minor } else { 0 };
+                refund.amount.amount_minor = before.saturating_add(amount.amount_minor);
                 refund.state = RefundState::Confirmed;
                 refund.learn(fact);
             }
@@ -334,6 +349,13 @@ impl Payment {
             }),
         }
     }
+}
+
+/// Money that went back, and how it stands in the books.
+struct Booked {
+    amount: Money,
+    origin: RefundOrigin,
+    derived: bool,
 }
 
 impl Refund {

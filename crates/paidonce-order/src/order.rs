@@ -66,9 +66,9 @@ pub struct Order {
     pub close_reason: Option<String>,
     /// Content digests of conflicts and flags already recorded: each is recorded once.
     pub flagged_contents: BTreeSet<Digest>,
-    /// How often a refund key was used: two payments may carry one refund number, and one number may name two
-    /// differences of a cumulative figure.
-    pub refund_key_counts: BTreeMap<FactKey, u32>,
+    /// How often the key of a refund or of a parked share was used: two payments may carry one refund number, and one
+    /// number may name two differences of a cumulative figure.
+    pub key_counts: BTreeMap<FactKey, u32>,
 }
 
 impl Order {
@@ -144,6 +144,9 @@ pub struct Payment {
     pub refunds: Vec<Refund>,
     /// The fact with the largest cumulative refund figure that was booked.
     pub cumulative: Option<RefundFact>,
+    /// Numbers that differences were booked under: a cumulative notice named them as done, even if exact figures have
+    /// explained the money since.
+    pub numbers_of_totals: BTreeSet<RefundNo>,
 }
 
 impl Payment {
@@ -192,10 +195,10 @@ impl Payment {
 
     /// Largest cumulative refund figure that was booked, 0 when none was.
     #[must_use]
-    pub fn cumulative_minor(&self) -> i64 {
-        match self.cumulative.as_ref().map(|fact| fact.amount) {
-            Some(RefundAmount::Cumulative(total)) => total.amount_minor,
-            Some(RefundAmount::Exact(_)) | None => 0,
+    pub const fn cumulative_minor(&self) -> i64 {
+        match &self.cumulative {
+            Some(RefundFact { amount: RefundAmount::Cumulative(total), .. }) => total.amount_minor,
+            Some(_) | None => 0,
         }
     }
 

@@ -37,11 +37,14 @@ pub(super) fn close_when_all_closed(draft: &mut Draft<'_>) {
 /// A channel says that one way to pay is closed unpaid. On a paid order that is news only at an account that brought
 /// money: that the other ways to pay close after the payment is how it should be, and is only noted.
 pub(super) fn record_attempt_closed(draft: &mut Draft<'_>, fact: AttemptFact) {
+    if draft.order().attempts_closed.contains(&fact.account) {
+        return;
+    }
     match draft.status() {
         Status::Closed => {}
-        Status::Unopened => note_closed(draft, fact),
+        Status::Unopened => draft.emit(OrderEvent::AttemptClosed(fact)),
         Status::Pending => {
-            note_closed(draft, fact);
+            draft.emit(OrderEvent::AttemptClosed(fact));
             close_when_all_closed(draft);
         }
         Status::Paid | Status::Refunded => {
@@ -51,14 +54,8 @@ pub(super) fn record_attempt_closed(draft: &mut Draft<'_>, fact: AttemptFact) {
                 let detail = format!("{} says closed unpaid, but its payment is booked", fact.account);
                 draft.flag(note, CLOSED_AFTER_PAYMENT, detail);
             } else {
-                note_closed(draft, fact);
+                draft.emit(OrderEvent::AttemptClosed(fact));
             }
         }
-    }
-}
-
-fn note_closed(draft: &mut Draft<'_>, fact: AttemptFact) {
-    if !draft.order().attempts_closed.contains(&fact.account) {
-        draft.emit(OrderEvent::AttemptClosed(fact));
     }
 }

@@ -64,10 +64,17 @@ fn repeat(draft: &mut Draft<'_>, known: &PaymentFact, fact: &PaymentFact) {
     draft.conflict(note(fact), "payment_differs", detail);
 }
 
-/// Whether the order's sums stay inside i64.
+/// Whether the order's sums stay inside i64, with everything that is booked or waits to be.
 fn fits(order: &Order, fact: &PaymentFact) -> bool {
-    let booked = order.payments.iter().map(|payment| i128::from(payment.fact.amount.amount_minor));
-    let total = booked.fold(i128::from(fact.amount.amount_minor), i128::saturating_add);
+    let booked = order.payments.iter().map(|payment| &payment.fact);
+    let parked = order.parked.iter().filter_map(|entry| match &entry.fact {
+        ParkedFact::Payment(parked) => Some(parked),
+        ParkedFact::Refund(_) | ParkedFact::Share(_) => None,
+    });
+    let others = booked.chain(parked).filter(|other| !other.payment.is_same_trade(&fact.payment));
+    let total = others.fold(i128::from(fact.amount.amount_minor), |sum, other| {
+        sum.saturating_add(i128::from(other.amount.amount_minor))
+    });
     i64::try_from(total).is_ok()
 }
 

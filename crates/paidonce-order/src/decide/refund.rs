@@ -41,6 +41,9 @@ pub(super) fn request_refund(draft: &mut Draft<'_>, request: RefundRequest) -> R
         let is_repeat = of_payment.fact.payment == payment.fact.payment && refund.amount == request.amount;
         return if is_repeat { Ok(()) } else { Err(OrderError::RefundTermsDiffer { refund_no }) };
     }
+    if is_parked_elsewhere(order, payment, &refund_no) {
+        return Err(OrderError::RefundTermsDiffer { refund_no });
+    }
     let refundable = Money::new(payment.refundable_minor(), payment.fact.amount.currency);
     if request.amount.amount_minor > refundable.amount_minor {
         return Err(OrderError::ExceedsPaid { amount: request.amount, refundable });
@@ -70,6 +73,16 @@ fn find_number<'a>(order: &'a Order, refund_no: &RefundNo) -> Option<(&'a Paymen
     // The figure of its own stands before the differences booked on notices that named it.
     named.sort_by_key(|(_, refund)| refund.derived);
     named.first().copied()
+}
+
+/// WeChat has already told us of this number, for a payment that is still to come.
+fn is_parked_elsewhere(order: &Order, payment: &Payment, refund_no: &RefundNo) -> bool {
+    let own = &payment.fact.payment;
+    own.account.channel == Channel::Wxpay
+        && order.parked.iter().any(|entry| match &entry.fact {
+            ParkedFact::Refund(fact) => fact.refund_no == *refund_no && fact.payment.account == own.account,
+            ParkedFact::Payment(_) | ParkedFact::Share(_) => false,
+        })
 }
 
 pub(super) fn record_refund(draft: &mut Draft<'_>, mut fact: RefundFact) {
@@ -121,21 +134,26 @@ fn alias_as_trade_no(order_no: &OrderNo, payment: &PaymentRef, refund_no: &Refun
 }
 
 /// WeChat refund numbers are merchant-wide: when the channel knows ours for another payment, our request will never be
-/// done under it. Says whether that was so.
+/// done under it. Says whether that is so.
 fn give_up_taken_number(draft: &mut Draft<'_>, fact: &RefundFact) -> bool {
     if fact.payment.account.channel != Channel::Wxpay {
         return false;
     }
-    let ours = draft.order().payments.iter().find(|payment| {
+    let meant = draft.order().payments.iter().find_map(|payment| {
         let own = &payment.fact.payment;
-        own.account == fact.payment.account
-            && !payment.is_named_by(&fact.payment)
-            && payment.find_refund(&fact.refund_no).is_some_and(|refund| is_open(refund) && is_ours(refund))
+        let is_other = own.account == fact.payment.account && !payment.is_named_by(&fact.payment);
+        let refund = payment.find_refund(&fact.refund_no).filter(|refund| is_other && is_ours(refund))?;
+        Some((own.clone(), refund.state))
     });
-    let Some(payment) = ours.map(|payment| payment.fact.payment.clone()) else { return false };
-    let refund_no = fact.refund_no.clone();
-    draft.emit(OrderEvent::RefundNumberTaken { payment, refund_no, fact: fact.clone() });
-    true
+    match meant {
+        Some((payment, RefundState::Requested | RefundState::Stalled)) => {
+            let refund_no = fact.refund_no.clone();
+            draft.emit(OrderEvent::RefundNumberTaken { payment, refund_no, fact: fact.clone() });
+            true
+        }
+        Some((_, RefundState::NumberTaken)) => true,
+        Some((_, RefundState::Confirmed | RefundState::Failed)) | None => false,
+    }
 }
 
 const fn is_open(refund: &Refund) -> bool {
@@ -200,7 +218,10 @@ fn record_of_payment(draft: &mut Draft<'_>, payment: &Payment, fact: RefundFact)
 fn succeeded(draft: &mut Draft<'_>, payment: &Payment, fact: &RefundFact) {
     let known = payment.find_refund(&fact.refund_no);
     match (known.map(|refund| (refund.state, refund)), fact.amount) {
-        (Some((RefundState::Failed | RefundState::NumberTaken, _)), _) => {
+        (Some((RefundState::Failed | RefundState::NumberTaken, _)), figure) => {
+            if is_older_total(payment, figure) {
+                return;
+            }
             draft.conflict(note(fact), "refund_differs", differs(fact, "had failed for good"));
         }
         (Some((RefundState::Confirmed, refund)), RefundAmount::Exact(amount)) => {
@@ -220,14 +241,19 @@ fn succeeded(draft: &mut Draft<'_>, payment: &Payment, fact: &RefundFact) {
             }
             book_unexplained(draft, &fact.payment);
         }
-        (Some((RefundState::Requested | RefundState::Stalled, refund)), RefundAmount::Cumulative(_)) => {
+        (Some((RefundState::Requested | RefundState::Stalled, refund)), RefundAmount::Cumulative(_))
+            if is_ours(refund) =>
+        {
             book_exact(draft, payment, fact, Booking { amount: refund.amount, origin: refund.origin });
             book_unexplained(draft, &fact.payment);
         }
         (None, RefundAmount::Exact(amount)) => {
             book_exact(draft, payment, fact, Booking { amount, origin: RefundOrigin::Platform });
         }
-        (None | Some((RefundState::Confirmed, _)), RefundAmount::Cumulative(total)) => {
+        (
+            None | Some((RefundState::Confirmed | RefundState::Requested | RefundState::Stalled, _)),
+            RefundAmount::Cumulative(total),
+        ) => {
             book_difference(draft, payment, fact, total);
         }
     }
@@ -249,8 +275,8 @@ fn book_exact(draft: &mut Draft<'_>, payment: &Payment, fact: &RefundFact, booki
     if is_split {
         draft.emit(OrderEvent::RefundSplit { fact: fact.clone(), parts, origin });
     }
-    // A refund that we asked for must leave its open state even when nothing is left to book.
-    if new_minor > 0 || (!is_split && payment.find_refund(&fact.refund_no).is_some()) {
+    // Done is done, even when nothing is left to book: the number must leave its open state and be known from now on.
+    if new_minor > 0 || !is_split {
         let amount = Money::new(new_minor, amount.currency);
         draft.emit(OrderEvent::RefundConfirmed { fact: fact.clone(), amount, origin, derived: false });
     }
@@ -275,8 +301,16 @@ fn parts_of_derived(payment: &Payment, refund_no: &RefundNo, amount: Money) -> V
     parts
 }
 
+/// A cumulative figure that does not exceed the largest one says nothing new.
+const fn is_older_total(payment: &Payment, figure: RefundAmount) -> bool {
+    match figure {
+        RefundAmount::Exact(_) => false,
+        RefundAmount::Cumulative(total) => total.amount_minor <= payment.cumulative_minor(),
+    }
+}
+
 fn book_difference(draft: &mut Draft<'_>, payment: &Payment, fact: &RefundFact, total: Money) {
-    if total.amount_minor <= payment.cumulative_minor() {
+    if is_older_total(payment, RefundAmount::Cumulative(total)) {
         return;
     }
     let paid_minor = payment.fact.amount.amount_minor;
@@ -291,13 +325,16 @@ fn book_difference(draft: &mut Draft<'_>, payment: &Payment, fact: &RefundFact, 
     }
 }
 
-/// Checks the largest cumulative figure: what neither booked nor open refunds explain has gone back all the same.
+/// Checks the largest cumulative figure: what neither booked refunds nor open ones of ours explain has
+/// gone back all the same.
 fn book_unexplained(draft: &mut Draft<'_>, payment: &PaymentRef) {
     let Some(payment) = draft.order().find_payment(payment) else { return };
     let Some(fact) = payment.cumulative.clone() else { return };
     let paid = payment.fact.amount;
     let stated_minor = payment.cumulative_minor().min(paid.amount_minor);
-    let explained_minor = payment.refunded_minor().saturating_add(payment.open_refunds_minor());
+    let asked = payment.refunds.iter().filter(|refund| is_ours(refund) && is_open(refund));
+    let asked_minor = asked.fold(0_i64, |sum, refund| sum.saturating_add(refund.amount.amount_minor));
+    let explained_minor = payment.refunded_minor().saturating_add(asked_minor);
     let difference_minor = stated_minor.saturating_sub(explained_minor);
     if difference_minor > 0 {
         let amount = Money::new(difference_minor, paid.currency);
@@ -323,6 +360,9 @@ fn failed(draft: &mut Draft<'_>, payment: &Payment, fact: RefundFact) {
         Some(RefundState::Confirmed) => {
             draft.conflict(note(&fact), "refund_differs", differs(&fact, "was booked as done"));
         }
+        None if payment.numbers_of_totals.contains(&fact.refund_no) => {
+            draft.conflict(note(&fact), "refund_differs", differs(&fact, "was named by a notice as done"));
+        }
         Some(RefundState::Requested | RefundState::Stalled) | None => {
             let payment = fact.payment.clone();
             draft.emit(OrderEvent::RefundFailed { fact });
@@ -334,6 +374,7 @@ fn failed(draft: &mut Draft<'_>, payment: &Payment, fact: RefundFact) {
 /// A stuck refund may be done or failed later, so an older notice never wins over those.
 fn stalled(draft: &mut Draft<'_>, payment: &Payment, fact: RefundFact) {
     match payment.find_refund(&fact.refund_no).map(|refund| refund.state) {
+        None if payment.numbers_of_totals.contains(&fact.refund_no) => {}
         Some(RefundState::Requested) | None => draft.emit(OrderEvent::RefundStalled { fact }),
         Some(RefundState::Stalled | RefundState::Confirmed | RefundState::Failed | RefundState::NumberTaken) => {}
     }
