@@ -32,4 +32,8 @@ mod architecture;
 mod cases;
 mod postgres_starter;
 mod store_effects;
+mod store_writer;
+mod store_writer_faults;
+mod store_writer_guards;
+mod store_writer_kit;
 mod stories;

@@ -11,6 +11,8 @@ pub mod backend;
 pub mod clock;
 pub mod codec;
 pub(crate) mod columns;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub(crate) mod cursor;
 pub(crate) mod effect_rules;
 pub mod fault;
@@ -21,6 +23,7 @@ pub mod memory;
 pub(crate) mod migrations;
 pub mod options;
 pub mod postgres;
+pub mod rebuild;
 pub(crate) mod rows;
 pub(crate) mod search;
 pub mod sqlite;

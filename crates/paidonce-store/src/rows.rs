@@ -5,7 +5,7 @@ use paidonce_order::ids::{AccountId, AccountRef, Channel, ChannelTradeNo, OrderN
 use paidonce_order::money::{Currency, Money};
 use paidonce_order::project::{FlowRow, OrderRow};
 
-use crate::backend::{LockedHead, StoredKey};
+use crate::backend::StoredKey;
 use crate::columns::{Columns, parsed, word};
 use crate::store::{EffectRow, EventRow, Head, ItemRow, StoreError, Subscriber};
 
@@ -159,17 +159,6 @@ pub(crate) fn effect(row: &impl Columns) -> Result<EffectRow, StoreError> {
 /// A row of `t_log_head`.
 pub(crate) fn head(row: &impl Columns) -> Result<Head, StoreError> {
     Ok(Head { shard: row.shard("shard")?, position: row.integer("position")?, hash: row.digest("hash")? })
-}
-
-/// A locked row of `t_log_head`.
-pub(crate) fn locked_head(row: &impl Columns) -> Result<LockedHead, StoreError> {
-    Ok(LockedHead {
-        shard: row.shard("shard")?,
-        position: row.integer("position")?,
-        hash: row.digest("hash")?,
-        recorded_at: row.time("recorded_at")?,
-        subscribers_version: row.integer("subscribers_version")?,
-    })
 }
 
 /// A row of `t_idempotent`, as far as an API key needs it.

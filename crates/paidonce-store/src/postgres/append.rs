@@ -15,24 +15,29 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use paidonce_order::timestamp::Timestamp;
+use sqlx::postgres::PgRow;
 use sqlx::{Executor, PgConnection, Row};
 use time::OffsetDateTime;
 
 use super::load;
 use crate::backend::{
-    AggregateKey, Append, DbError, EffectWrite, FlowWrite, HeadWrite, ItemClose, ItemWrite, KeyWrite, Lost, Opening,
-    OrderMove, OrderWrite, Quarantine, Session, StoredKey, VersionWrite,
+    AggregateKey, Append, DbError, EffectWrite, FlowWrite, HeadWrite, ItemClose, ItemWrite, KeyWrite, LockedHead, Lost,
+    Opening, OrderMove, OrderWrite, Quarantine, Session, StoredKey, VersionWrite,
 };
 use crate::columns::Columns;
-use crate::rows::{self, all};
-use crate::store::{EventRow, EvidenceRow, Subscriber};
+use crate::rows::all;
+use crate::store::{EventRow, EvidenceRow, StoreError, Subscriber};
 
 /// Longest wait for one answer. Longer than the server's own limits (3 s), shorter than the callers' patience (4.5 s).
 const STEP_MAX: Duration = Duration::from_millis(4_000);
 
-/// The lock. `{}` takes the shards.
-pub(super) const LOCK_HEADS: &str =
-    "SELECT shard, position, hash, recorded_at, subscribers_version FROM t_log_head WHERE shard IN ({}) ORDER BY shard";
+/// The lock. `{}` takes the shards. Times as microseconds: the driver doesn't read the text form that simple queries answer with.
+pub(super) const LOCK_HEADS: &str = "\
+SELECT shard, position, hash, (extract(epoch FROM recorded_at) * 1000000)::bigint AS recorded_micros, subscribers_version
+  FROM t_log_head WHERE shard IN ({}) ORDER BY shard";
+
+/// The clock, read after the locks were waited for.
+pub(super) const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_micros";
 
 /// All rows of a batch, in one statement: one round trip whatever a batch holds. Rows that don't exist are empty arrays. The heads'
 /// and orders' updates compare what the batch was decided on; who is missing from the answer lost.
@@ -182,20 +187,17 @@ impl Session for PostgresSession {
     async fn begin(&mut self, shards: &[u16]) -> Result<Opening, DbError> {
         let list = shards.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let lock = LOCK_HEADS.replace("{}", &list);
-        let text = format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {lock} {}; SELECT clock_timestamp() AS now",
-            self.guards.lock
-        );
+        let text = format!("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {lock} {}; {NOW}", self.guards.lock);
         self.tx = Tx::Open;
         let rows = timed(self.connection.fetch_all(text.as_str())).await?;
         let Some((now, heads)) = rows.split_last() else {
             return Err(DbError::Unreadable("no answer to BEGIN".to_owned()));
         };
-        let heads = all(heads, rows::locked_head)?;
+        let heads = all(heads, locked_head)?;
         if heads.len() != shards.len() {
             return Err(DbError::Unreadable(format!("t_log_head lacks one of the shards {list}")));
         }
-        Ok(Opening { now: now.time("now")?, heads })
+        Ok(Opening { now: Timestamp::from_micros(now.integer("now_micros")?), heads })
     }
 
     async fn load(&mut self, aggregates: &[AggregateKey]) -> Result<Vec<EventRow>, DbError> {
@@ -269,6 +271,16 @@ async fn timed_db<T>(step: impl Future<Output = Result<T, DbError>> + Send) -> R
         Ok(result) => result,
         Err(_) => Err(DbError::Away(format!("no answer within {} ms", STEP_MAX.as_millis()))),
     }
+}
+
+fn locked_head(row: &PgRow) -> Result<LockedHead, StoreError> {
+    Ok(LockedHead {
+        shard: row.shard("shard")?,
+        position: row.integer("position")?,
+        hash: row.digest("hash")?,
+        recorded_at: Timestamp::from_micros(row.integer("recorded_micros")?),
+        subscribers_version: row.integer("subscribers_version")?,
+    })
 }
 
 /// Who is missing from what was written.

@@ -14,12 +14,12 @@ use tokio::sync::OwnedMutexGuard;
 use super::connect::WriteConnection;
 use super::load::{self, json};
 use crate::backend::{
-    AggregateKey, Append, DbError, EffectWrite, FlowWrite, HeadWrite, ItemClose, ItemWrite, KeyWrite, Lost, Opening,
-    OrderMove, OrderWrite, Quarantine, Session, StoredKey, VersionWrite,
+    AggregateKey, Append, DbError, EffectWrite, FlowWrite, HeadWrite, ItemClose, ItemWrite, KeyWrite, LockedHead, Lost,
+    Opening, OrderMove, OrderWrite, Quarantine, Session, StoredKey, VersionWrite,
 };
 use crate::columns::Columns;
-use crate::rows::{self, all};
-use crate::store::{EventRow, EvidenceRow, Subscriber};
+use crate::rows::all;
+use crate::store::{EventRow, EvidenceRow, StoreError, Subscriber};
 
 /// Longest wait for one step; the file is local, so only a sick disk or a foreign lock takes this long.
 const STEP_MAX: Duration = Duration::from_millis(4_000);
@@ -211,7 +211,7 @@ impl Session for SqliteSession {
         let shard_list = json(&shards)?;
         let heads = timed(sqlx::query(HEADS).bind(shard_list).fetch_all(self.held()?)).await?;
         let now = timed(sqlx::query(NOW).fetch_one(self.held()?)).await?;
-        let heads = all(&heads, rows::locked_head)?;
+        let heads = all(&heads, locked_head)?;
         if heads.len() != shards.len() {
             return Err(DbError::Unreadable("t_log_head lacks a shard".to_owned()));
         }
@@ -311,6 +311,16 @@ impl SqliteSession {
         lost.shards = append.heads.iter().map(|head| head.shard).filter(|shard| !moved.contains(shard)).collect();
         Ok(lost)
     }
+}
+
+fn locked_head(row: &SqliteRow) -> Result<LockedHead, StoreError> {
+    Ok(LockedHead {
+        shard: row.shard("shard")?,
+        position: row.integer("position")?,
+        hash: row.digest("hash")?,
+        recorded_at: row.time("recorded_at")?,
+        subscribers_version: row.integer("subscribers_version")?,
+    })
 }
 
 async fn timed<T>(step: impl Future<Output = Result<T, sqlx::Error>> + Send) -> Result<T, DbError> {

@@ -296,7 +296,7 @@ impl Planner {
             self.push_item(place, change);
         }
         let subscribers = Arc::clone(&self.subscribers);
-        for subscriber in subscribers.iter().filter(|subscriber| wants(subscriber, event_type)) {
+        for subscriber in subscribers.iter().filter(|subscriber| subscriber.wants(event_type)) {
             self.push_effect(place, (event_id, position), subscriber.name.clone(), None);
         }
         for call in &changes.calls {
@@ -452,10 +452,6 @@ fn decide_all(work: &Work, key: &AggregateKey, state: &Arc<Aggregate>) -> Result
         state = Arc::new(after);
     }
     Ok((rows, state))
-}
-
-fn wants(subscriber: &Subscriber, event_type: &str) -> bool {
-    subscriber.events.iter().any(|wanted| wanted == "*" || wanted == event_type)
 }
 
 /// Channel calls have lanes of their own: `channel:<channel>:<account>`.
