@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands;
+use crate::{commands, telemetry};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done and all checks hold; 1 a check did not hold or something failed; 2 command line, configuration or input
@@ -51,4 +51,22 @@ pub enum Command {
     /// Inspect the configuration.
     #[command(subcommand)]
     Config(commands::config::ConfigCommand),
+}
+
+impl Command {
+    /// What is logged when nobody says otherwise.
+    #[must_use]
+    pub const fn log_filter(&self) -> &'static str {
+        match self {
+            Self::Demo(_) | Self::Storm(_) => telemetry::TABLE_FILTER,
+            Self::Serve(_)
+            | Self::Migrate(_)
+            | Self::Order(_)
+            | Self::Items(_)
+            | Self::Effects(_)
+            | Self::Subscribers(_)
+            | Self::Import(_)
+            | Self::Config(_) => telemetry::SERVICE_FILTER,
+        }
+    }
 }

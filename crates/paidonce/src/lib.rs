@@ -33,7 +33,7 @@ pub fn run() -> ExitCode {
         }
     };
     let env = Environment::of_process();
-    if let Err(problem) = telemetry::start(&env) {
+    if let Err(problem) = telemetry::start(&env, cli.command.log_filter()) {
         eprintln!("error: {problem}");
         return Exit::Usage.into();
     }

@@ -9,8 +9,11 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::Environment;
 
-/// What is logged when `PAIDONCE_LOG` says nothing: `error` means that a person must act.
-const DEFAULT_FILTER: &str = "info,actix_server=warn";
+/// What a service logs when `PAIDONCE_LOG` says nothing: `error` means that a person must act.
+pub const SERVICE_FILTER: &str = "info,actix_server=warn";
+/// What the demo and the storm log when `PAIDONCE_LOG` says nothing: they refuse forgeries by the hundred, and say so in
+/// their table.
+pub const TABLE_FILTER: &str = "error";
 
 /// Shape of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,10 +37,11 @@ impl LogFormat {
     }
 }
 
-/// Starts logging for the process; a second start changes nothing. `Err` says which variable is wrong.
-pub fn start(env: &Environment) -> Result<(), String> {
+/// Starts logging for the process, with this filter when `PAIDONCE_LOG` says nothing; a second start changes nothing.
+/// `Err` says which variable is wrong.
+pub fn start(env: &Environment, default_filter: &str) -> Result<(), String> {
     let format = LogFormat::choose(env)?;
-    let filter = env.get("PAIDONCE_LOG").unwrap_or(DEFAULT_FILTER);
+    let filter = env.get("PAIDONCE_LOG").unwrap_or(default_filter);
     let filter = EnvFilter::try_new(filter).map_err(|error| format!("PAIDONCE_LOG {filter:?}: {error}"))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let started = match format {

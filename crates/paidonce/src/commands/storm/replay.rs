@@ -111,8 +111,12 @@ impl Scratch {
         let clock = ClockOffset::default();
         let plan = OpenPlan { migrations: Migrations::Apply, durability: Durability::Scratch, clock: clock.clone() };
         let store = ledger::open(&database, &plan).await?;
-        let app =
-            App::new(Arc::clone(&store), config.accounts.ours.clone(), Clock::new(clock), AppOptions { strays_per_hour_max: u32::MAX });
+        let app = App::new(
+            Arc::clone(&store),
+            config.accounts.ours.clone(),
+            Clock::new(clock),
+            AppOptions { strays_per_hour_max: u32::MAX },
+        );
         Ok(Self { store, app: Arc::new(app), _folder: folder })
     }
 
