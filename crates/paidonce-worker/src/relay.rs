@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use paidonce_app::ports::{RelayDriver, RelayReport};
+use paidonce_store::fault::Faults;
 use paidonce_store::store::{ClaimedEffect, Store, StoreError, Subscriber, TryResult};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -51,6 +52,8 @@ pub struct RelaySettings {
     pub keep_done: Duration,
     /// How often that is looked for.
     pub prune_every: Duration,
+    /// Where a test build can make it stumble.
+    pub faults: Faults,
 }
 
 impl Default for RelaySettings {
@@ -62,6 +65,7 @@ impl Default for RelaySettings {
             poll: Duration::from_secs(1),
             keep_done: Duration::from_secs(30 * 24 * 3600),
             prune_every: Duration::from_secs(600),
+            faults: Faults::default(),
         }
     }
 }
@@ -174,14 +178,14 @@ impl Relay {
     /// Steps 2 to 5 for one claimed effect.
     async fn attempt(self, claim: Claim) {
         // An injected error is a relay that died here: nothing is reported, the lease has to end.
-        if paidonce_store::fault::point("effect_before_send").await.is_err() {
+        if self.0.settings.faults.point("effect_before_send").await.is_err() {
             return;
         }
         let tried = match &claim.subscriber {
             Some(subscriber) => self.0.deliverer.deliver(&claim.effect, subscriber).await,
             None => Tried::Hopeless("the subscriber was removed".to_owned()),
         };
-        if paidonce_store::fault::point("effect_after_send").await.is_err() {
+        if self.0.settings.faults.point("effect_after_send").await.is_err() {
             return;
         }
         let result = self.judge(&claim, tried);
@@ -330,3 +334,6 @@ fn roll() -> u16 {
     let mut bytes = [0_u8; 2];
     aws_lc_rs::rand::fill(&mut bytes).map_or(0, |()| u16::from_le_bytes(bytes))
 }
+
+#[cfg(test)]
+mod tests;
