@@ -54,3 +54,35 @@ pub(crate) fn sha256_of_parts(parts: &[&[u8]]) -> Digest {
     bytes.iter_mut().zip(context.finish().as_ref()).for_each(|(to, from)| *to = *from);
     Digest(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
+
+    use super::*;
+
+    const REQUEST: RequestContent<'_> = RequestContent { method: "POST", path: "/v1/orders", body: b"{}" };
+
+    #[test]
+    fn a_key_names_its_token_and_its_request() {
+        let key = api_key("shop", "a:b", REQUEST).unwrap();
+        assert_eq!(key.idem_key.as_str(), "API:shop:a%3Ab");
+        let others = [
+            RequestContent { method: "PUT", ..REQUEST },
+            RequestContent { path: "/v1/order", ..REQUEST },
+            RequestContent { body: b"{} ", ..REQUEST },
+            RequestContent { path: "/v1/orders{}", body: b"", ..REQUEST },
+        ];
+        for other in others {
+            assert_ne!(api_key("shop", "a:b", other).unwrap().request, key.request, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn keys_that_cant_be_stored_or_read_are_refused() {
+        for key in ["", " ", "a b", "\u{7f}", "\u{4e2d}", &"k".repeat(IDEMPOTENCY_KEY_CHARS_MAX + 1), &"%".repeat(90)] {
+            assert!(matches!(api_key("shop", key, REQUEST), Err(AppError::Invalid { field: HEADER, .. })), "{key:?}");
+        }
+        assert!(api_key("shop", &"k".repeat(IDEMPOTENCY_KEY_CHARS_MAX), REQUEST).is_ok());
+    }
+}

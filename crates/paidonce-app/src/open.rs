@@ -57,8 +57,10 @@ impl App {
             self.check_expiry(&order_no, expires_at).await?;
         }
         if let Some(superseded) = terms.supersedes.clone() {
-            self.rehearse(&order_no, &terms).await?;
-            self.close_superseded(&superseded, &order_no, caller).await?;
+            // An order that is open already was opened after its predecessor was closed.
+            if self.would_open(&order_no, &terms).await? {
+                self.close_superseded(&superseded, &order_no, caller).await?;
+            }
         }
         let target = Target::Order { order_no: order_no.clone(), command: OrderCommand::OpenOrder(terms) };
         let Asked { novelty, receipt } = self.ask(target, caller).await?;
@@ -103,11 +105,10 @@ impl App {
         Err(AppError::invalid("expires_at", format!("{expires_at} is not in the future (it is {now} here)")))
     }
 
-    /// Before the old order is closed: would the new one be opened at all?
-    async fn rehearse(&self, order_no: &OrderNo, terms: &Terms) -> Result<(), AppError> {
+    /// Before the old order is closed: would the new one be opened at all? Errors: the rules' rejection.
+    async fn would_open(&self, order_no: &OrderNo, terms: &Terms) -> Result<bool, AppError> {
         let order = self.store().find_order(order_no).await?.unwrap_or_default();
-        decide(order_no, &order, OrderCommand::OpenOrder(terms.clone()))?;
-        Ok(())
+        Ok(!decide(order_no, &order, OrderCommand::OpenOrder(terms.clone()))?.is_empty())
     }
 
     async fn close_superseded(&self, old: &OrderNo, new: &OrderNo, caller: &Caller) -> Result<(), AppError> {

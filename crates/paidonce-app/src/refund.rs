@@ -123,3 +123,29 @@ pub(crate) fn derived_refund_no(order_no: &OrderNo, mark: char, seed: &str) -> R
     let prefix: String = order_no.as_str().chars().take(room).collect();
     RefundNo::parse(&format!("{prefix}{suffix}")).map_err(|error| AppError::invalid("refund_no", error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
+
+    use super::*;
+
+    #[test]
+    fn a_made_refund_number_contains_the_order_number_and_repeats_with_its_seed() {
+        let order_no = OrderNo::parse("2025010812345678").unwrap();
+        let made = derived_refund_no(&order_no, 'R', "seed").unwrap();
+        assert!(made.as_str().starts_with("2025010812345678-R"), "{made}");
+        assert_eq!(made, derived_refund_no(&order_no, 'R', "seed").unwrap());
+        assert_ne!(made, derived_refund_no(&order_no, 'R', "other seed").unwrap());
+    }
+
+    #[test]
+    fn long_order_numbers_that_differ_only_at_their_end_give_different_refund_numbers() {
+        let made = |end: char| {
+            let order_no = OrderNo::parse(&format!("{}{end}", "x".repeat(63))).unwrap();
+            derived_refund_no(&order_no, 'R', "seed").unwrap()
+        };
+        assert_ne!(made('a'), made('b'));
+        assert_eq!(made('a').as_str().len(), ORDER_NO_BYTES_MAX);
+    }
+}

@@ -49,3 +49,24 @@ impl StrayBudget {
 const fn hour_of(now: Timestamp) -> i64 {
     now.as_seconds().div_euclid(SECONDS_PER_HOUR)
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
+
+    use super::*;
+
+    #[test]
+    fn an_account_may_add_so_many_strays_an_hour_and_its_neighbour_as_many() {
+        let budget = StrayBudget::new(2);
+        let account = AccountRef::parse("wxpay:1900000001").unwrap();
+        let neighbour = AccountRef::parse("alipay:2088000000000001").unwrap();
+        let now = Timestamp::from_micros(1_700_000_000_000_000);
+        budget.spend(&account, now);
+        assert!(budget.has_room(&account, now));
+        budget.spend(&account, now);
+        assert!(!budget.has_room(&account, now));
+        assert!(budget.has_room(&neighbour, now));
+        assert!(budget.has_room(&account, now.plus_micros(SECONDS_PER_HOUR * 1_000_000)), "the next hour is a new one");
+    }
+}

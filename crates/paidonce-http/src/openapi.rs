@@ -125,7 +125,7 @@ fn parameters(route: &Route) -> Vec<Value> {
     for (name, description) in route.query {
         parameters.push(json!({ "name": name, "in": "query", "description": description, "schema": text }));
     }
-    if route.method == Method::POST && matches!(route.access, Access::WriteOrders | Access::Operate) {
+    if route.method == Method::POST && ["/v1/orders", "/v1/items"].iter().any(|start| route.path.starts_with(start)) {
         parameters.push(json!({
             "name": "Idempotency-Key", "in": "header", "schema": { "type": "string", "maxLength": 120 },
             "description": "The same key with the same request is done once; with another request it is refused (422).",

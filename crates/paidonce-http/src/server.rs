@@ -46,6 +46,8 @@ pub struct ServerOptions {
 pub struct TestingDoors {
     /// The offset that the store and the app's clock were given.
     pub clock: paidonce_app::testing::ClockOffset,
+    /// The fault points; `default` is the set of the process, which the store passes too.
+    pub faults: paidonce_app::fault::Faults,
     /// The relay.
     pub relay: Option<Arc<dyn paidonce_app::ports::RelayDriver>>,
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use paidonce_app::App;
+use paidonce_app::fault::Faults;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -26,6 +27,7 @@ pub(crate) struct State {
     pub(crate) answer_deadline: Duration,
     /// Where accepted callbacks run: a connection that goes away must not take them along.
     pub(crate) runtime: Handle,
+    pub(crate) faults: Faults,
     jobs: Arc<Semaphore>,
     stopping: AtomicBool,
     #[cfg(feature = "testing")]
@@ -45,6 +47,10 @@ impl State {
             runtime: Handle::current(),
             jobs: Arc::new(Semaphore::new(usize::try_from(JOBS_MAX).unwrap_or(usize::MAX))),
             stopping: AtomicBool::new(false),
+            #[cfg(feature = "testing")]
+            faults: options.testing.faults.clone(),
+            #[cfg(not(feature = "testing"))]
+            faults: Faults::default(),
             #[cfg(feature = "testing")]
             testing: options.testing.clone(),
         }

@@ -64,13 +64,15 @@ pub(crate) async fn surround(
     })
 }
 
-/// Callbacks and probes are too many for a line each; what they changed is logged where it happened.
+/// Callbacks and probes are too many for a line each; what went wrong with a callback is logged where it happened.
 fn log(route: &str, status: u16, took: Duration) {
     let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    if status >= 500 {
-        tracing::error!(status, took_ms, "answered");
-    } else if policy::is_quiet(route) {
+    if policy::is_quiet(route) {
         tracing::debug!(status, took_ms, "answered");
+    } else if status == 500 {
+        tracing::error!(status, took_ms, "answered");
+    } else if status > 500 {
+        tracing::warn!(status, took_ms, "answered");
     } else {
         tracing::info!(status, took_ms, "answered");
     }

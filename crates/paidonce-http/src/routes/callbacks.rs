@@ -14,8 +14,8 @@ use std::time::Duration;
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpRequest, HttpResponse, web};
 use futures_util::FutureExt;
+use paidonce_app::AppError;
 use paidonce_app::record::Recorded;
-use paidonce_app::{AppError, fault};
 use paidonce_channel::channel::{acknowledge, refuse};
 use paidonce_channel::{Acknowledgement, ChannelReceiver, Notice, RawNotification, Verified, VerifyError};
 use paidonce_order::ids::{AccountId, AccountRef, Channel};
@@ -123,7 +123,7 @@ impl Callback {
             | VerifyError::NotOurs { .. }
             | VerifyError::Unreadable { .. } => {
                 self.count_refusal(code, took);
-                if let Line::Write { suppressed } = self.state.refusals.line(code, self.state.app.clock().now()) {
+                if let Line::Write { suppressed } = self.line(code) {
                     tracing::warn!(%account, code, suppressed, "callback refused: {error}");
                 }
             }
@@ -156,7 +156,7 @@ impl Callback {
         let span = tracing::Span::current();
         let recording = async move {
             let _job = job;
-            fault::point("handler").await.map_err(|_| Failed::Injected)?;
+            state.faults.point("handler").await.map_err(|_| Failed::Injected)?;
             let started = Instant::now();
             let recorded = state.app.record(notice, Some(request_id)).await.map_err(Failed::App);
             state.metrics.commit(started.elapsed());
@@ -177,7 +177,7 @@ impl Callback {
             Outcome::Recorded(Recorded { refuse: Some(kept), .. }) => {
                 let code = kept.code();
                 self.state.metrics.refusal(self.channel, code);
-                if let Line::Write { suppressed } = self.state.refusals.line(code, self.state.app.clock().now()) {
+                if let Line::Write { suppressed } = self.line(code) {
                     tracing::error!(%account, code, suppressed, "a signed message can't be read: check the account's keys");
                 }
                 (CallbackResult::Kept, Answer::plain(refuse(self.channel, kept.http_status(), kept.message())))
@@ -187,7 +187,9 @@ impl Callback {
             }
             Outcome::Recorded(_) => (CallbackResult::Committed, Answer::plain(acknowledge(self.channel))),
             Outcome::Late => {
-                tracing::error!(%account, "a commit takes too long: answered 503, the job goes on");
+                if let Line::Write { suppressed } = self.line("late") {
+                    tracing::error!(%account, suppressed, "a commit takes too long: answered 503, the job goes on");
+                }
                 (CallbackResult::Unavailable, self.later("the ledger is slow"))
             }
             Outcome::Panicked => {
@@ -196,7 +198,9 @@ impl Callback {
             }
             Outcome::Failed(error) => {
                 let problem = Problem::from(error);
-                tracing::error!(%account, "a callback has no outcome: {problem}");
+                if let Line::Write { suppressed } = self.line(problem.kind().code) {
+                    tracing::error!(%account, suppressed, "a callback has no outcome: {problem}");
+                }
                 if problem.kind().status == 503 {
                     (CallbackResult::Unavailable, self.later(problem.kind().title))
                 } else {
@@ -204,6 +208,11 @@ impl Callback {
                 }
             }
         }
+    }
+
+    /// A database that is away fails every callback: such lines are rationed like refusals.
+    fn line(&self, code: &'static str) -> Line {
+        self.state.refusals.line(code, self.state.app.clock().now())
     }
 
     fn later(&self, message: &str) -> Answer {

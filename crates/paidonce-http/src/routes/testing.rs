@@ -2,7 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::{ServiceConfig, delete, post};
-use paidonce_app::fault::{Arm, Faults};
+use paidonce_app::fault::Arm;
 use paidonce_order::timestamp::Timestamp;
 use serde::Deserialize;
 
@@ -69,12 +69,12 @@ async fn arm(call: Call) -> Result<HttpResponse, Problem> {
         "disconnect" => Arm::Disconnect,
         other => return Err(Problem::field("action", format!("unknown action {other:?}"))),
     };
-    Faults::default().arm(&point, action, times.unwrap_or(1));
+    call.state().faults.arm(&point, action, times.unwrap_or(1));
     ok(&serde_json::json!({ "armed": point }))
 }
 
-async fn disarm(_call: Call) -> Result<HttpResponse, Problem> {
-    Faults::default().clear();
+async fn disarm(call: Call) -> Result<HttpResponse, Problem> {
+    call.state().faults.clear();
     ok(&serde_json::json!({ "armed": null }))
 }
 

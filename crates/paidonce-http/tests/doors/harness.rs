@@ -38,10 +38,17 @@ pub async fn doors() -> Doors {
 
 pub async fn doors_with(change: impl FnOnce(&mut ServerOptions)) -> Doors {
     let ledger = Arc::new(Ledger::new());
-    let clock = Clock::new(ClockOffset::default());
+    let offset = ClockOffset::default();
+    let clock = Clock::new(offset.clone());
     let app = Arc::new(App::new(ledger.clone(), accounts(signer::APIV3_KEY_A), clock, AppOptions::default()));
     let mut options = ServerOptions::new("127.0.0.1:0".parse().unwrap());
     options.workers = 1;
+    #[cfg(feature = "testing")]
+    {
+        options.testing.clock = offset;
+        // Tests run side by side in one process.
+        options.testing.faults = paidonce_app::fault::Faults::private();
+    }
     options.tokens = vec![
         Token::try_new("shop", &[Scope::Service], SERVICE).unwrap(),
         Token::try_new("books", &[Scope::Finance], FINANCE).unwrap(),

@@ -20,6 +20,8 @@ mod idempotency;
 mod ledger;
 mod orders;
 mod problems;
+#[cfg(feature = "testing")]
+mod testing_doors;
 
 #[path = "../../../../tests/support/keys.rs"]
 mod keys;
