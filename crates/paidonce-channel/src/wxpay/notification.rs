@@ -45,8 +45,8 @@ impl WxpayReceiver {
             }
             Kind::Refund => refund::read(plaintext, &self.account, said_at),
             Kind::Share => {
-                let hints = share::Hints { event_type, summary: envelope.summary() };
-                share::read(plaintext, &self.account, &hints)
+                let (account, summary) = (self.account.as_ref(), envelope.summary());
+                share::read(plaintext, &share::Context { account, ours: &self.ours, event_type, summary })
             }
             Kind::Unknown => {
                 let original_type = envelope.original_type().unwrap_or_default();

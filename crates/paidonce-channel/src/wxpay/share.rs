@@ -6,33 +6,51 @@ use paidonce_order::money::Money;
 use super::account::WxpayAccount;
 use super::ownership::check_merchant;
 use super::plaintext::{Sign, filled, payment_ref, required, required_minor, required_time};
+use crate::accounts::OurAccounts;
 use crate::json::{Json, Object, member};
 use crate::reading::{Receiver, Said, ShareNumbers, Stop, Unbookable, receiver_type, share_fact, share_no};
 
 /// Most receivers of one request.
 const RECEIVERS_MAX: usize = 50;
 
-/// The hints of the envelope that tell a share from its return.
-pub(super) struct Hints<'a> {
+/// What a share is read with.
+pub(super) struct Context<'a> {
+    /// The account of the path: the one that received money, or a sharer who is told of a return.
+    pub(super) account: &'a WxpayAccount,
+    /// All of ours.
+    pub(super) ours: &'a OurAccounts,
+    /// With `summary`: hints that tell a share from its return.
     pub(super) event_type: &'a str,
     pub(super) summary: &'a str,
 }
 
-/// A share notice. It names the payment of the sharing merchant; one who only receives has no such payment, and his notice
-/// is kept as a stray.
-pub(super) fn read(plaintext: &Object<'_>, account: &WxpayAccount, hints: &Hints<'_>) -> Result<Vec<Said>, Stop> {
+/// A share notice. It belongs to the payment of the sharing merchant, who may be another of our accounts.
+pub(super) fn read(plaintext: &Object<'_>, context: &Context<'_>) -> Result<Vec<Said>, Stop> {
     let receivers = receivers(plaintext)?;
-    if let Err(stop) = check_merchant(plaintext, account) {
-        let own = account.account.account.as_str();
-        let ours_to_receive = receivers.iter().any(|receiver| filled(receiver, "account") == Some(own));
-        let foreign_sharer = matches!(stop, Stop::Refused(_));
-        return match foreign_sharer && ours_to_receive {
-            true => Err(Unbookable::new("share_received", "another merchant shared money with us").into()),
-            false => Err(stop),
-        };
+    let sharer = sharer(plaintext, &receivers, context)?;
+    let kind = kind(plaintext, context);
+    let said = |receiver| read_one(plaintext, receiver, sharer, kind).unwrap_or_else(Said::Unbookable);
+    Ok(receivers.into_iter().map(said).collect())
+}
+
+/// Whose payment was shared: this account's, or that of another of ours when this one received. From a stranger's payment we
+/// only received: there is no order of ours, and the notice is kept as a stray.
+fn sharer<'c>(
+    plaintext: &Object<'_>,
+    receivers: &[&Object<'_>],
+    context: &Context<'c>,
+) -> Result<&'c WxpayAccount, Stop> {
+    let account = context.account;
+    let Err(stop) = check_merchant(plaintext, account) else { return Ok(account) };
+    let own = account.account.account.as_str();
+    let received = receivers.iter().any(|receiver| filled(receiver, "account") == Some(own));
+    if !received || !matches!(stop, Stop::Refused(_)) {
+        return Err(stop);
     }
-    let said = |receiver: &&Object<'_>| read_one(plaintext, receiver, account, kind(plaintext, hints));
-    Ok(receivers.iter().map(|receiver| said(receiver).unwrap_or_else(Said::Unbookable)).collect())
+    let named = filled(plaintext, "sp_mchid").or_else(|| filled(plaintext, "mchid"));
+    let other = named.and_then(|mchid| context.ours.find_wxpay(mchid));
+    let stranger = || Unbookable::new("share_received", "another merchant shared money with us").into();
+    other.filter(|other| check_merchant(plaintext, other).is_ok()).ok_or_else(stranger)
 }
 
 /// Officially an object; a list was seen too.
@@ -57,7 +75,7 @@ fn receivers<'j, 'a>(plaintext: &'j Object<'a>) -> Result<Vec<&'j Object<'a>>, U
 }
 
 /// The shape decides; the event type, then the summary, where the shape is the same.
-fn kind(plaintext: &Object<'_>, hints: &Hints<'_>) -> ShareKind {
+fn kind(plaintext: &Object<'_>, hints: &Context<'_>) -> ShareKind {
     let returned = filled(plaintext, "out_return_no").is_some()
         || hints.event_type == "PROFITSHARING.RETURN"
         || (hints.event_type != "PROFITSHARING.SUCCESS" && hints.summary.contains("回退"));

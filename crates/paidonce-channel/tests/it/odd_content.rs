@@ -77,9 +77,7 @@ fn a_missing_field_is_kept_and_never_counts_as_equal() {
         assert_eq!(only_stray(&Alipay::payment().set(field, "").receive().unwrap()), "missing_field", "{field} blank");
     }
     // What tells the signature itself is refused when it is missing.
-    for field in ["sign_type"] {
-        assert_eq!(Alipay::payment().without(field).receive().unwrap_err().code(), "malformed", "{field}");
-    }
+    assert_eq!(Alipay::payment().without("sign_type").receive().unwrap_err().code(), "malformed");
     for body in [Alipay::payment().unsigned_body(), format!("{}&sign=", Alipay::payment().unsigned_body())] {
         assert_eq!(alipay_receive(body.as_bytes()).unwrap_err().code(), "malformed");
     }

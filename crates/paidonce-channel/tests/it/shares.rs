@@ -9,12 +9,15 @@ use crate::signer::*;
 
 fn shares(notice: &Notice) -> Vec<&ShareFact> {
     assert!(notice.strays.is_empty(), "{:?}", notice.strays);
-    let share = |fact| match fact {
-        &Fact::Share(ref fact) => fact,
-        other => panic!("not a share: {other:?}"),
-    };
     assert!(notice.observations.iter().all(|observation| observation.order_no.is_none()));
-    notice.observations.iter().map(|observation| share(&observation.fact)).collect()
+    notice
+        .observations
+        .iter()
+        .map(|observation| match &observation.fact {
+            Fact::Share(fact) => fact,
+            other => panic!("not a share: {other:?}"),
+        })
+        .collect()
 }
 
 #[test]
@@ -74,6 +77,17 @@ fn who_only_receives_has_no_order_and_a_stranger_has_nothing_here() {
     };
     assert_eq!(only_stray(&shared_with(MCHID).unwrap()), "share_received");
     assert_eq!(shared_with("1900000667").unwrap_err().code(), "not_ours");
+}
+
+#[test]
+fn a_share_between_two_of_our_accounts_belongs_to_the_sharers_payment() {
+    let mut plaintext = wxpay_share();
+    plaintext["mchid"] = json!(OTHER_MCHID);
+    plaintext["receiver"]["account"] = json!(MCHID);
+    let notice = Wxpay::share(&plaintext).receive().unwrap();
+    assert_eq!(shares(&notice)[0].payment.account.to_string(), "wxpay:1900000002");
+    plaintext["receiver"]["account"] = json!("1900000667");
+    assert_eq!(Wxpay::share(&plaintext).receive().unwrap_err().code(), "not_ours", "not told to the one who received");
 }
 
 #[test]
