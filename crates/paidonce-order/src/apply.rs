@@ -28,7 +28,8 @@ impl Stray {
 impl Order {
     /// The state after `event`.
     pub fn apply(&mut self, event: &OrderEvent) {
-        let key = self.key_of(event);
+        // The common event opens no item, so its key is not made.
+        let key = if matches!(event, OrderEvent::PaymentConfirmed(_)) { None } else { self.key_of(event) };
         self.version = self.version.saturating_add(1);
         match event {
             OrderEvent::OrderOpened(terms) => {

@@ -339,17 +339,17 @@ fn flow_row(order_no: &OrderNo, event: &OrderEvent, idem_key: &IdemKey) -> Optio
 fn item_changes(order_no: &OrderNo, before: &Order, after: &Order) -> Vec<ItemChange> {
     let mut changes = Vec::new();
     for (key, item) in &after.items {
-        let item_no = key.in_order(order_no).to_string();
+        let item_no = || key.in_order(order_no).to_string();
         let was_open = before.items.get(key).map(Item::is_open);
         match (was_open, item.is_open()) {
             (None, _) => changes.push(ItemChange::Opened {
-                item_no,
+                item_no: item_no(),
                 kind: item.kind,
                 detail: item.detail.clone(),
                 payment: item.payment.as_ref().map(|it| format!("{}:{}", it.account, it.channel_trade_no)),
             }),
             (Some(true), false) => {
-                changes.push(ItemChange::Closed { item_no, outcome: item.state.as_str().to_owned() });
+                changes.push(ItemChange::Closed { item_no: item_no(), outcome: item.state.as_str().to_owned() });
             }
             (Some(_), _) => {}
         }
