@@ -41,6 +41,11 @@ const IN_FLIGHT: &str =
     AND attempts = 0 AND NOT EXISTS (SELECT 1 FROM t_effect e WHERE e.order_no = f.order_no
     AND e.subscriber = f.subscriber AND e.position < f.position AND e.state IN ('pending', 'leased', 'dead'))))";
 
+/// Tables whose writes are refused while the database is broken.
+const WRITTEN: [&str; 7] = ["events", "t_log_head", "t_idempotent", "t_order", "t_item", "t_evidence", "t_effect"];
+/// Undoes [`refuse_writes`].
+const ACCEPT_WRITES: &str = "DROP FUNCTION IF EXISTS refuse_writes CASCADE";
+
 /// Environment of one run.
 pub struct Variant {
     /// Its name in the report, empty when there is only one.
@@ -62,7 +67,6 @@ struct Player {
     step_started: Instant,
     feed_cursor: Option<String>,
     feed_events: Vec<String>,
-    read_only: bool,
 }
 
 /// The runs that `given` asks for: one, or one for each time zone.
@@ -118,7 +122,6 @@ pub async fn play(script: &Script, engine: Engine, variant: Variant) -> Report {
         step_started: Instant::now(),
         feed_cursor: None,
         feed_events: Vec::new(),
-        read_only: false,
         given,
         app,
     };
@@ -137,7 +140,7 @@ pub async fn play(script: &Script, engine: Engine, variant: Variant) -> Report {
 fn instances(script: &Script, engine: Engine) -> usize {
     let steps = all_steps(&script.steps);
     let asked = steps.iter().filter_map(|step| step["instances"].as_u64()).max().unwrap_or(1);
-    let second = steps.iter().any(|step| matches!(text(step, "do"), "tx_append" | "parallel_append" | "run_outbox"));
+    let second = steps.iter().any(|step| matches!(text(step, "do"), "tx_append" | "parallel_append"));
     let asked = usize::try_from(asked).unwrap_or(1);
     if second && engine == Engine::Postgres { asked.max(2) } else { asked }
 }
@@ -372,14 +375,8 @@ impl Player {
                 self.notes.push("the embedded database is broken at the writer's fault point".to_owned());
                 self.app.fault(0, "before_append", "error", ALWAYS).await;
             }
-            (mode @ ("read_only" | "disk_full"), Database::Postgres(url)) => {
-                if mode == "disk_full" {
-                    self.notes.push("disk_full is played as read_only: every write is refused".to_owned());
-                }
-                alter_database(url, "SET default_transaction_read_only = on");
-                let _ = postgres::shared().terminate_backends(url);
-                self.read_only = true;
-            }
+            ("read_only", Database::Postgres(url)) => postgres::execute(url, &refuse_writes("25006")),
+            ("disk_full", Database::Postgres(url)) => postgres::execute(url, &refuse_writes("53100")),
             ("connection_cut" | "down" | "stopped" | "unavailable", Database::Postgres(url)) => {
                 alter_database(url, "ALLOW_CONNECTIONS false");
                 let _ = postgres::shared().terminate_backends(url);
@@ -394,13 +391,9 @@ impl Player {
             Database::Sqlite(_) => self.app.clear_faults(0).await,
             Database::Postgres(url) => {
                 alter_database(url, "ALLOW_CONNECTIONS true");
-                alter_database(url, "RESET default_transaction_read_only");
-                if self.read_only {
-                    let _ = postgres::shared().terminate_backends(url);
-                }
+                postgres::execute(url, ACCEPT_WRITES);
             }
         }
-        self.read_only = false;
     }
 
     async fn restart(&mut self, step: &Value) -> StepAnswer {
@@ -652,6 +645,22 @@ impl Player {
     fn address(&self, server: usize) -> std::net::SocketAddr {
         self.app.addr_of(server.min(self.app.server_count() - 1))
     }
+}
+
+/// Every write fails with this SQLSTATE: 25006 read-only, 53100 disk full. The setting default_transaction_read_only is not
+/// enough, because a session may ask for READ WRITE.
+fn refuse_writes(sqlstate: &str) -> String {
+    let function = format!(
+        "CREATE FUNCTION refuse_writes() RETURNS trigger LANGUAGE plpgsql AS $$
+           BEGIN RAISE EXCEPTION 'the database refuses writes' USING ERRCODE = '{sqlstate}'; END $$;"
+    );
+    let triggers = WRITTEN.map(|table| {
+        format!(
+            "CREATE TRIGGER refuse_writes BEFORE INSERT OR UPDATE OR DELETE ON {table}
+               FOR EACH STATEMENT EXECUTE FUNCTION refuse_writes();"
+        )
+    });
+    format!("{function}{}", triggers.concat())
 }
 
 fn alter_database(url: &str, what: &str) {
