@@ -59,6 +59,11 @@ pub fn accusations(database: &Database, warehouse: &Warehouse, tolerate: &Tolera
     found
 }
 
+/// Deliveries being sent, or first in their lane and never tried: they end by themselves.
+pub const IN_FLIGHT: &str = "SELECT count(*) FROM t_effect f WHERE kind = 'deliver' AND (state = 'leased'
+    OR (state = 'pending' AND attempts = 0 AND NOT EXISTS (SELECT 1 FROM t_effect e WHERE e.order_no = f.order_no
+    AND e.subscriber = f.subscriber AND e.position < f.position AND e.state IN ('pending', 'leased', 'dead'))))";
+
 const UNSETTLED_DELIVERIES: &str =
     "SELECT count(*) FROM t_effect WHERE kind = 'deliver' AND state IN ('pending', 'leased', 'dead')";
 

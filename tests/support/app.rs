@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -21,6 +22,13 @@ use crate::wire::{self, Answer, Reply, Request};
 
 /// Rounds of the relay in [`TestApp::settle`]: more than any lane of these tests is long.
 const RELAY_ROUNDS_MAX: u32 = 500;
+
+/// Longest wait for deliveries under way.
+const SETTLE_WAIT: std::time::Duration = std::time::Duration::from_secs(15);
+/// Between two looks at them.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(25);
+/// A lease is over after this long, whatever the request timeout is.
+const LEASE_OVER_SECONDS: i64 = 600;
 
 /// How to start a [`TestApp`].
 #[derive(Debug)]
@@ -338,9 +346,26 @@ impl TestApp {
 
     // The end.
 
-    /// Delivers what is due and wants that nothing waits any more.
+    /// Delivers what is due, and waits for what is being sent.
     pub async fn settle(&self) {
-        self.relay().await;
+        self.settle_within(SETTLE_WAIT).await;
+    }
+
+    /// The same, at most this long.
+    pub async fn settle_within(&self, wait: std::time::Duration) {
+        let deadline = Instant::now() + wait;
+        loop {
+            drop(self.try_relay(0).await);
+            if self.database.count(accuse::IN_FLIGHT) == 0 || Instant::now() > deadline {
+                return;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Moves the clock past the lease of a worker that died (or lost its database) while it was sending.
+    pub async fn pass_leases(&self) {
+        self.advance(LEASE_OVER_SECONDS).await;
     }
 
     /// Settles, then accuses: see [`accuse::accuse`].

@@ -13,7 +13,9 @@ const STOP_WAIT: Duration = Duration::from_secs(30);
 /// Between two looks at a condition that nothing signals to us.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Lines of the log shown with a failure.
-const LOG_LINES_SHOWN: usize = 40;
+const LOG_LINES_SHOWN: usize = 25;
+/// Lines about requests that were answered: they hide what matters.
+const ANSWERED: &str = "\"message\":\"answered\"";
 
 /// Path of the program with feature `testing`: beside the running test binary (`target/<profile>`).
 #[must_use]
@@ -70,7 +72,7 @@ impl Server {
     #[must_use]
     pub fn log_tail(&self) -> String {
         let text = self.log_text();
-        let lines: Vec<&str> = text.lines().collect();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.contains(ANSWERED)).collect();
         lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
     }
 

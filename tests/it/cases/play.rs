@@ -26,20 +26,10 @@ use super::script::{Script, all_steps, instant, list, numbered, text};
 
 /// Longest wait for background work at the end.
 const SETTLE_WAIT: Duration = Duration::from_secs(30);
-/// Between two looks at the effects.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// A commit may be held this long: the writer's own limit inside a database tx is 3 s.
 const SLOW_COMMIT_SECONDS_MAX: u64 = 2;
-/// A lease is over after this long, whatever the request timeout is.
-const LEASE_OVER_SECONDS: i64 = 600;
 /// Passes of a fault that has no `times`.
 const ALWAYS: u32 = 1_000_000;
-
-/// Deliveries being sent, or first in their lane and never tried.
-const IN_FLIGHT: &str =
-    "SELECT count(*) FROM t_effect f WHERE kind = 'deliver' AND (state = 'leased' OR (state = 'pending'
-    AND attempts = 0 AND NOT EXISTS (SELECT 1 FROM t_effect e WHERE e.order_no = f.order_no
-    AND e.subscriber = f.subscriber AND e.position < f.position AND e.state IN ('pending', 'leased', 'dead'))))";
 
 /// Tables whose writes are refused while the database is broken.
 const WRITTEN: [&str; 7] = ["events", "t_log_head", "t_idempotent", "t_order", "t_item", "t_evidence", "t_effect"];
@@ -402,7 +392,7 @@ impl Player {
             self.app.restart(server).await;
             if had_ended {
                 self.notes.push("the clock was moved past the lease of the worker that died".to_owned());
-                self.app.advance(LEASE_OVER_SECONDS).await;
+                self.app.pass_leases().await;
             }
         }
         StepAnswer::done(text(step, "do"))
@@ -533,7 +523,7 @@ impl Player {
         let first = self.app.try_relay(0);
         let second = async {
             self.app.warehouse.wait_until(|arrivals| arrivals >= 1).await;
-            self.app.advance(LEASE_OVER_SECONDS).await;
+            self.app.pass_leases().await;
             self.app.try_relay(self.app.server_count() - 1).await
         };
         let (first, second) = futures_util::future::join(first, second).await;
@@ -580,16 +570,8 @@ impl Player {
         self.refunds_waiting = waiting;
     }
 
-    /// Runs the relay and waits until no delivery is due or leased.
     async fn quiesce(&self, wait: Duration) {
-        let deadline = Instant::now() + wait;
-        loop {
-            drop(self.app.try_relay(0).await);
-            if self.app.database.count(IN_FLIGHT) == 0 || Instant::now() > deadline {
-                return;
-            }
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
+        self.app.settle_within(wait).await;
     }
 
     async fn end(mut self, script: &Script, variant: Variant, mut answers: Vec<Vec<StepAnswer>>) -> Report {

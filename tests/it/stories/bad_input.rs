@@ -184,7 +184,7 @@ fn unsigned_alipay(app: &TestApp) -> Vec<Row> {
         ("a field that was not signed", latin, 401),
         ("no form at all", app.alipay_payment("EDGE", "2026000030", "1.00").with_body(b"{}"), 401),
         ("an empty body", form(&[], None), 401),
-        ("a key twice", app.alipay_signed(&twice), 400),
+        ("a key twice, for which there is no signed content", app.alipay_signed(&twice), 401),
         (
             "an unknown account",
             {

@@ -48,6 +48,7 @@ on_both! {
         }
         resend_all(&app).await;
         assert_eq!(paid_once(&app), i64::try_from(ORDERS).unwrap());
+        app.pass_leases().await;
         app.finish().await;
     }
 
@@ -68,6 +69,7 @@ on_both! {
             assert_eq!(app.order(&order_no).await["status"], "PAID", "{point}");
         }
         assert_eq!(paid_once(&app), 3);
+        app.pass_leases().await;
         app.finish().await;
     }
 
@@ -88,6 +90,7 @@ on_both! {
             assert_eq!(app.send(&push(&app)).await.status, 204);
         }
         assert_eq!(paid_once(&app), sub_orders);
+        app.pass_leases().await;
         app.finish().await;
     }
 

@@ -38,6 +38,7 @@ async fn a_stopped_postgres_is_answered_503_and_loses_nothing() {
     assert_eq!(ready.status, 503, "not ready without a database: {}", ready.text());
     cluster.start_again();
     accepted_after_all(&app).await;
+    app.pass_leases().await;
     app.finish().await;
 }
 
@@ -55,6 +56,7 @@ async fn a_locked_sqlite_is_answered_503_and_loses_nothing() {
     sqlx::raw_sql("ROLLBACK").execute(&mut thief).await.unwrap();
     thief.close().await.unwrap();
     accepted_after_all(&app).await;
+    app.pass_leases().await;
     app.finish().await;
 }
 

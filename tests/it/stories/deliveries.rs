@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use paidonce_tests::accuse::Tolerate;
 use paidonce_tests::app::{TestApp, json_request};
 use paidonce_tests::config::OPERATOR_TOKEN;
 use paidonce_tests::database::Engine;
@@ -83,8 +82,7 @@ on_both! {
             app.restart(0).await;
             // The payment's answer may have been lost with the process.
             assert_eq!(app.send(&app.wx_payment(&order_no, &format!("4200SEND{number}"), 100)).await.status, 204);
-            // Past the lease of the worker that died.
-            app.advance(600).await;
+            app.pass_leases().await;
             app.settle().await;
             let told: Vec<String> = app
                 .warehouse
@@ -138,6 +136,6 @@ on_both! {
         assert_eq!(app.post(&format!("/v1/effects/{effect}/discard"), &json!({})).await.status, 200);
         app.settle().await;
         app.warehouse.wait_until(|arrivals| arrivals >= 2).await;
-        app.finish_tolerating(Tolerate::nothing()).await;
+        app.finish().await;
     }
 }
