@@ -30,6 +30,8 @@ pub struct Config {
     pub request_timeout_seconds: u32,
     /// `[database] writers`.
     pub writers: u32,
+    /// `[database] queue_jobs_max`.
+    pub queue_jobs_max: u32,
     /// More lines for `[server]`, for example a small queue.
     pub server_lines: String,
     /// More tables, appended as they are.
@@ -99,6 +101,7 @@ impl Default for Config {
             retry_seconds: vec![60, 300, 1800],
             request_timeout_seconds: 10,
             writers: 2,
+            queue_jobs_max: 8192,
             server_lines: String::new(),
             more: String::new(),
         }
@@ -110,11 +113,13 @@ impl Config {
     #[must_use]
     pub fn write(&self, dir: &Path, database: &Database, warehouse_url: &str) -> PathBuf {
         let mut toml = format!(
-            "[server]\nlisten = \"127.0.0.1:0\"\n{}\n[database]\nurl = {:?}\ndata_dir = {:?}\nwriters = {}\n",
+            "[server]\nlisten = \"127.0.0.1:0\"\n{}\n[database]\nurl = {:?}\ndata_dir = {:?}\nwriters = {}\n\
+             queue_jobs_max = {}\n",
             self.server_lines,
             database.config_url(),
             dir.join("data"),
-            self.writers
+            self.writers,
+            self.queue_jobs_max
         );
         self.wxpay.iter().for_each(|account| write_wxpay(&mut toml, dir, account));
         self.alipay.iter().for_each(|account| write_alipay(&mut toml, dir, account));

@@ -43,6 +43,8 @@ pub const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
 const DEFAULT_WRITERS: u16 = 2;
 /// One writer a shard at most.
 const WRITERS_MAX: i64 = 64;
+/// More would only wait longer than any caller does.
+const QUEUE_JOBS_LIMIT: i64 = 65_536;
 
 /// Everything the program can be told.
 #[derive(Debug, Clone)]
@@ -76,6 +78,8 @@ pub struct DatabaseConfig {
     pub data_dir: PathBuf,
     /// Writer tasks; SQLite always has one.
     pub writers: u16,
+    /// Jobs that may wait for one writer; more are answered 503.
+    pub queue_jobs_max: usize,
 }
 
 /// The kind of database.
@@ -176,11 +180,15 @@ fn read_database(database: &Section<'_>) -> DatabaseConfig {
     let from_file = database.string("data_dir").map(|found| database.document.resolve(&found.value));
     let data_dir = database.document.variable("PAIDONCE_DATA_DIR").map(PathBuf::from).or(from_file);
     let writers = database.integer("writers", 1..=WRITERS_MAX).and_then(|writers| u16::try_from(writers).ok());
+    let queue_jobs = database.integer("queue_jobs_max", 1..=QUEUE_JOBS_LIMIT);
     database.finish();
     DatabaseConfig {
         url: url.unwrap_or(DatabaseUrl::Sqlite),
         data_dir: data_dir.unwrap_or_else(|| PathBuf::from(DEFAULT_DATA_DIR)),
         writers: writers.unwrap_or(DEFAULT_WRITERS),
+        queue_jobs_max: queue_jobs
+            .and_then(|jobs| usize::try_from(jobs).ok())
+            .unwrap_or(paidonce_store::options::QUEUE_JOBS_MAX),
     }
 }
 

@@ -43,6 +43,7 @@ pub fn sqlite_file(database: &DatabaseConfig) -> PathBuf {
 pub async fn open(database: &DatabaseConfig, plan: &OpenPlan) -> Result<Arc<dyn Store>, Stop> {
     let options = StoreOptions {
         writers: usize::from(database.writers),
+        queue_jobs_max: database.queue_jobs_max,
         migrations: plan.migrations,
         durability: plan.durability,
         clock: plan.clock.clone(),

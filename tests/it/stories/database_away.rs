@@ -9,7 +9,7 @@ use paidonce_tests::postgres::Cluster;
 use paidonce_tests::wire::{Answer, Request};
 use sqlx::{ConnectOptions as _, Connection as _};
 
-use super::{ALIPAY, WXPAY, eventually, on_both, send_all};
+use super::{ALIPAY, WXPAY, eventually, on_both, send_all, statuses};
 
 /// Within this WeChat Pay must have its answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -73,6 +73,27 @@ on_both! {
         })
         .await;
         assert_eq!(app.database.count("SELECT count(*) FROM t_order_flow"), 1);
+        app.finish().await;
+    }
+
+    /// A flood: what finds no room is refused at once, what was accepted is written, and the resend of all is accepted.
+    async fn a_full_queue_is_answered_503_at_once(engine: Engine) {
+        let app = TestApp::builder(engine)
+            .config(|config| {
+                config.writers = 1;
+                config.queue_jobs_max = 4;
+            })
+            .start()
+            .await;
+        open_orders(&app).await;
+        app.fault_delay(0, "db_commit", 2, 1).await;
+        let flood = (0..5 * ORDERS).map(|copy| payment(&app, copy % ORDERS)).collect();
+        let replies = send_all(&app, flood, 5 * ORDERS).await;
+        let by_status = statuses(&replies);
+        assert!(by_status.keys().all(|status| matches!(status, 204 | 503)), "{by_status:?}");
+        assert!(by_status.get(&503).is_some_and(|refused| *refused > ORDERS), "{by_status:?}");
+        replies.iter().flatten().filter(|answer| answer.status == 503).for_each(assert_refused_in_time);
+        accepted_after_all(&app).await;
         app.finish().await;
     }
 
