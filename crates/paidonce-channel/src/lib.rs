@@ -3,6 +3,19 @@
 //! Promise: no IO, no clock, no configuration files; keys and `now` are passed in. Only the verifiers of this crate can
 //! build a [`Verified`]. Nothing channel-specific leaves this crate but in the evidence.
 //!
+//! What is verified but not booked says why in a code:
+//!
+//! | code | of | what it is, and what a person does |
+//! |---|---|---|
+//! | `unknown_type` | stray | another product, or a word that we don't know: read it, then resolve |
+//! | `missing_field`, `unusable_amount`, `unusable_number`, `unusable_time`, `unknown_charset` | stray | we can't book it: query the platform |
+//! | `undecryptable` | stray, refused | the APIv3 key does not fit: correct it, the resend is booked |
+//! | `broken_resource` | stray, refused | nothing to open: tell the platform |
+//! | `foreign_sub_order` | stray | part of a combine payment that is not ours: resolve |
+//! | `share_received`, `share_failed`, `refund_depositback` | stray | money between others, or the bank's part: read, then resolve |
+//! | `trade_state_disagrees`, `refund_status_disagrees`, `attempt_failed` | flag | event and content say different things, or an attempt failed: query |
+//! | `closed_without_refund`, `refund_without_amount` | flag | paid, then closed, and no word of the money: query trade and refunds |
+//!
 //! Reading order: [`observation`] (what comes out), [`channel`] (the one trait), [`accounts`] (the directory that gives a
 //! path its receiver), [`keys`], `wxpay/`, `alipay/`.
 

@@ -21,9 +21,8 @@ const DEFAULT_NOW_SECONDS: i64 = 1_767_240_000;
 
 #[test]
 fn vectors_are_judged_as_their_authors_say() {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/vectors");
-    let other = std::env::var_os("PAIDONCE_VECTORS").map(PathBuf::from);
-    let folder = other.clone().unwrap_or(own);
+    let other = std::env::var_os("PAIDONCE_VECTORS").map(|folder| from_workspace(Path::new(&folder)));
+    let folder = other.clone().unwrap_or_else(own_folder);
     let report = play(&folder);
     let mut out = std::io::stderr().lock();
     for line in &report.lines {
@@ -36,6 +35,49 @@ fn vectors_are_judged_as_their_authors_say() {
         assert_eq!(report.not_judged, Vec::<String>::new(), "every expectation of our own set is judged");
         assert_eq!((report.judged, report.not_run), (37, 16));
     }
+}
+
+#[test]
+fn the_judge_of_vectors_also_accuses() {
+    let keys = read_json(&own_folder().join("keys.json"));
+    let [cert, redelivered, refund, forged] =
+        ["wx-pay-success-cert", "wx-timestamp-299-future", "wx-refund-partial-1", "wx-signed-by-attacker"]
+            .map(|id| crate::signer::vector("wechatpay_v3.json", id));
+    let mut played = Played::default();
+    let mut wrong = |mut vector: Value, expect: Value| {
+        vector["expect"] = expect;
+        let outcome = receive(&accounts(&keys, &vector), &keys, Channel::Wxpay, &vector);
+        judge(&vector, &outcome, None, &mut played).wrong.len()
+    };
+    assert_eq!(wrong(cert.clone(), json!({ "accept": true, "http_status": [200, 204] })), 0);
+    assert_eq!(wrong(redelivered.clone(), json!({ "duplicate_of": "wx-pay-success-cert" })), 0);
+    for (vector, expect) in [
+        (&cert, json!({ "accept": false })),
+        (&cert, json!({ "signature_ok": false })),
+        (&cert, json!({ "fresh": false })),
+        (&cert, json!({ "http_status": [500] })),
+        (&cert, json!({ "ack_body": "fail" })),
+        (&cert, json!({ "must_not_record_event": true })),
+        (&cert, json!({ "meaning": "refund_succeeded" })),
+        (&cert, json!({ "meaning": "payment_succeeded", "amount_minor": 999 })),
+        (&cert, json!({ "meaning": "payment_succeeded", "payer_paid_minor": 999 })),
+        (&refund, json!({ "duplicate_of": "wx-pay-success-cert" })),
+        (&refund, json!({ "meaning": "refund_succeeded", "amount_minor": 301 })),
+        (&forged, json!({ "accept": true })),
+        (&forged, json!({ "signature_ok": true })),
+        (&forged, json!({ "reason": "stale" })),
+    ] {
+        assert_eq!(wrong(vector.clone(), expect.clone()), 1, "{expect}");
+    }
+}
+
+fn own_folder() -> PathBuf {
+    from_workspace(Path::new("tests/fixtures/vectors"))
+}
+
+/// A relative folder is seen from the root of the workspace, where `cargo` was called, not from this crate.
+fn from_workspace(folder: &Path) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder)
 }
 
 #[derive(Default)]
@@ -121,7 +163,9 @@ struct Played {
 }
 
 fn play(folder: &Path) -> Report {
-    let keys = read_json(&folder.join("keys.json"));
+    // A folder without keys of its own was signed with ours.
+    let own_keys = Some(folder.join("keys.json")).filter(|keys| keys.exists());
+    let keys = read_json(&own_keys.unwrap_or_else(|| own_folder().join("keys.json")));
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let (mut report, mut played) = (Report::default(), Played::default());
