@@ -303,7 +303,9 @@ fn files_have_one_job_and_a_name_that_says_it() {
 #[test]
 fn every_source_file_begins_by_saying_what_it_is_for() {
     for (file, source) in rust_files() {
-        assert!(source.starts_with("//!"), "{file} has no module header");
+        // Attributes of a test module may stand before it.
+        let header = source.lines().take(12).any(|line| line.starts_with("//!"));
+        assert!(header, "{file} has no module header");
     }
 }
 
@@ -373,7 +375,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Every `name_of_a_test` between backticks in a document that reads like a test's sentence.
+/// Every `name_of_a_test` (or of a constraint) between backticks in a document.
 fn named_tests(document: &str) -> BTreeSet<String> {
     document
         .split('`')
@@ -386,11 +388,13 @@ fn named_tests(document: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_test_that_a_document_names_exists() {
-    let sources: String = rust_files().into_iter().map(|(_, source)| source).collect();
+fn every_test_and_constraint_that_a_document_names_exists() {
+    let mut sources: String = rust_files().into_iter().map(|(_, source)| source).collect();
+    sources.extend(files().iter().filter(|file| file.ends_with(".sql")).map(|file| read(file)));
     for document in ["README.md", "README.zh-CN.md", "ARCHITECTURE.md", "docs/runbook.md"] {
         for name in named_tests(&read(document)) {
-            assert!(sources.contains(&format!("fn {name}(")), "{document} names {name}, which no file has");
+            let exists = sources.contains(&format!("fn {name}(")) || sources.contains(&format!("CONSTRAINT {name} "));
+            assert!(exists, "{document} names {name}, which is neither a test nor a constraint");
         }
     }
 }
