@@ -1,3 +1,5 @@
+//! Import files: what is read, what is refused, with its line.
+
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 use paidonce_channel::OurAccounts;
