@@ -32,6 +32,8 @@ mod architecture;
 mod cases;
 mod postgres_starter;
 mod store_effects;
+mod store_reads;
+mod store_schema;
 mod store_writer;
 mod store_writer_faults;
 mod store_writer_guards;

@@ -9,7 +9,7 @@ use paidonce_order::money::Money;
 use paidonce_order::stray::stray_id;
 use paidonce_order::timestamp::Timestamp;
 use paidonce_store::clock::ClockOffset;
-use paidonce_store::store::{Store, Subscriber, Target, Work};
+use paidonce_store::store::{EvidenceRow, Store, Subscriber, Target, Work};
 use paidonce_store::{CommandContext, Migrations, Outcome, PostgresStore, SqliteStore, StoreOptions};
 use sqlx::{Connection, PgConnection, SqliteConnection};
 use tempfile::TempDir;
@@ -155,7 +155,23 @@ pub fn pay_work(number: &str) -> Work {
         channel_trade_type: None,
         content: Digest([7; 32]),
     };
-    job(number, OrderCommand::RecordPayment(fact))
+    let work = job(number, OrderCommand::RecordPayment(fact));
+    let evidence = Some(Arc::new(evidence(number)));
+    Work { context: CommandContext { evidence, ..work.context }, ..work }
+}
+
+/// Signed bytes that nobody signed: the store keeps them and does not read them.
+fn evidence(number: &str) -> EvidenceRow {
+    let body = format!("{{\"out_trade_no\":\"{number}\"}}").into_bytes();
+    EvidenceRow {
+        digest: Digest(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &body).as_ref().try_into().unwrap()),
+        account: account(),
+        source: "callback".to_owned(),
+        headers: vec![("Wechatpay-Serial".to_owned(), "TEST-SERIAL".to_owned())],
+        body,
+        key_id: "TEST-SERIAL".to_owned(),
+        received_at: Timestamp::parse("2025-01-08T12:34:57+08:00").unwrap(),
+    }
 }
 
 /// Any command to an order.

@@ -13,6 +13,7 @@ pub mod codec;
 pub(crate) mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod copy;
 pub(crate) mod cursor;
 pub(crate) mod effect_rules;
 pub mod fault;

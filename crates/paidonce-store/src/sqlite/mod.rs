@@ -12,6 +12,7 @@ mod load;
 mod migrate;
 mod now;
 mod queries;
+pub(crate) mod source;
 mod subscribers;
 
 use std::path::Path;
