@@ -8,7 +8,7 @@
     reason = "tests: a failure here is a failed test, with its reason"
 )]
 
-/// Runs each `async fn name(ledger: Ledger)` on every store: `name::postgres`, `name::sqlite`.
+/// Runs each `async fn name(ledger: Ledger)` on every store: `name::postgres`, `name::sqlite`, `name::memory`.
 macro_rules! on_every_store {
     ($($name:ident;)*) => { $(
         mod $name {
@@ -22,6 +22,11 @@ macro_rules! on_every_store {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn sqlite() {
                 super::$name(Ledger::sqlite().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn memory() {
+                super::$name(Ledger::memory()).await;
             }
         }
     )* };

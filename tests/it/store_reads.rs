@@ -219,6 +219,8 @@ async fn a_hole_in_the_log_is_an_error_and_never_skipped(ledger: Ledger) {
     let drop_trigger = match &ledger.place {
         Place::Postgres(_) => "ALTER TABLE events DISABLE TRIGGER events_append_only",
         Place::Sqlite(..) => "DROP TRIGGER events_no_delete",
+        // Nobody can remove an event of the model.
+        Place::Memory => return,
     };
     ledger.try_execute(drop_trigger).await.expect("by force");
     ledger.try_execute("DELETE FROM events WHERE sequence = 1").await.expect("by force");

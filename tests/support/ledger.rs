@@ -10,7 +10,7 @@ use paidonce_order::stray::stray_id;
 use paidonce_order::timestamp::Timestamp;
 use paidonce_store::clock::ClockOffset;
 use paidonce_store::store::{EvidenceRow, Store, Subscriber, Target, Work};
-use paidonce_store::{CommandContext, Migrations, Outcome, PostgresStore, SqliteStore, StoreOptions};
+use paidonce_store::{CommandContext, MemoryStore, Migrations, Outcome, PostgresStore, SqliteStore, StoreOptions};
 use sqlx::{Connection, PgConnection, SqliteConnection};
 use tempfile::TempDir;
 
@@ -23,6 +23,8 @@ pub enum Place {
     Postgres(String),
     /// File, in a directory that goes with the test.
     Sqlite(PathBuf, TempDir),
+    /// Nowhere.
+    Memory,
 }
 
 /// One open store with its own clock.
@@ -54,13 +56,19 @@ impl Ledger {
         Self { store: Arc::new(store), clock, place: Place::Sqlite(path, home) }
     }
 
+    /// A ledger in memory: the model.
+    pub fn memory() -> Self {
+        let clock = ClockOffset::default();
+        Self { store: Arc::new(MemoryStore::new(&options(&clock))), clock, place: Place::Memory }
+    }
+
     /// A second node on the same database, where the store allows one.
     pub async fn second_node(&self) -> Option<Arc<dyn Store>> {
         match &self.place {
             Place::Postgres(url) => {
                 Some(Arc::new(PostgresStore::connect(url, options(&self.clock)).await.expect("connect")))
             }
-            Place::Sqlite(..) => None,
+            Place::Sqlite(..) | Place::Memory => None,
         }
     }
 
@@ -80,6 +88,7 @@ impl Ledger {
                 let mut connection = SqliteConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap();
                 sqlx::query(sql).execute(&mut connection).await.map(|_| ())
             }
+            Place::Memory => return Err("a ledger in memory has no SQL".to_owned()),
         };
         done.map_err(|error| error.to_string())
     }

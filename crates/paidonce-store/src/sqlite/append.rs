@@ -313,7 +313,7 @@ impl SqliteSession {
     }
 }
 
-fn locked_head(row: &SqliteRow) -> Result<LockedHead, StoreError> {
+pub(super) fn locked_head(row: &SqliteRow) -> Result<LockedHead, StoreError> {
     Ok(LockedHead {
         shard: row.shard("shard")?,
         position: row.integer("position")?,

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use sqlx::{ConnectOptions, SqliteConnection};
 
-use super::{connect, migrate};
+use super::{append, connect, migrate};
 use crate::backend::LockedHead;
 use crate::options::Durability;
-use crate::rows::{self, all, read_error};
+use crate::rows::{all, read_error};
 use crate::store::StoreError;
 
 /// Takes the file's lock and begins a read tx. The first part is the lock: keep it.
@@ -40,5 +40,5 @@ pub(crate) async fn heads(connection: &mut SqliteConnection) -> Result<Vec<Locke
             .fetch_all(connection)
             .await
             .map_err(read_error)?;
-    all(&rows, rows::locked_head)
+    all(&rows, append::locked_head)
 }
