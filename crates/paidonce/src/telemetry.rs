@@ -45,7 +45,7 @@ pub fn start(env: &Environment, default_filter: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|error| format!("PAIDONCE_LOG {filter:?}: {error}"))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let started = match format {
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).with_span_list(false).try_init(),
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
     };
     if let Err(error) = started {
