@@ -15,6 +15,18 @@ Examples:
   paidonce config check --config paidonce.toml   find every problem of a configuration
   paidonce serve --config paidonce.toml          run it";
 
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  paidonce demo
+  paidonce demo --keep                              look around afterwards
+  paidonce demo --database-url postgres://user@host/name --json";
+
+const STORM_EXAMPLES: &str = "\
+Examples (the ledger and its keys from `paidonce demo --keep`, which prints where they are):
+  paidonce storm --config FOLDER/paidonce.toml --platform-keys FOLDER --token-file FOLDER/operator.token
+  paidonce storm --orders 200 --copies 100 --concurrency 20 ..
+  paidonce storm --config paidonce.toml --replay evidence.jsonl";
+
 /// An event-sourced payment ledger: a callback arrives a hundred times and the books move once.
 #[derive(Debug, Parser)]
 #[command(name = "paidonce", version, after_help = AFTER_HELP)]
@@ -33,8 +45,10 @@ pub enum Command {
     /// Run the ledger.
     Serve(commands::serve::ServeArgs),
     /// See what it does: a temporary ledger, test keys, and every kind of callback a hundred times.
+    #[command(after_help = DEMO_EXAMPLES)]
     Demo(commands::demo::DemoArgs),
     /// Send storms of repeated callbacks to a running ledger and check that everything happened once.
+    #[command(after_help = STORM_EXAMPLES)]
     Storm(commands::storm::StormArgs),
     /// Bring the schema of the database up to date.
     Migrate(commands::migrate::MigrateArgs),
@@ -67,6 +81,23 @@ impl Command {
             | Self::Subscribers(_)
             | Self::Import(_)
             | Self::Config(_) => telemetry::SERVICE_FILTER,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound_and_every_command_shows_an_example() {
+        Cli::command().debug_assert();
+        for command in Cli::command().get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            let of_a_group = command.get_subcommands().any(|sub| sub.get_after_help().is_some());
+            assert!(help.contains("xample") || of_a_group, "{} has no example:\n{help}", command.get_name());
         }
     }
 }

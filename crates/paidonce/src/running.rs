@@ -143,3 +143,6 @@ fn server_options(config: &Config, plan: &OpenPlan, relay: &Relay) -> ServerOpti
     }
     options
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,11 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
-use paidonce_channel::OurAccounts;
+use std::sync::Arc;
 
-use super::Format;
+use paidonce_channel::OurAccounts;
+use paidonce_order::ids::OrderNo;
+use paidonce_order::order::Status;
+use paidonce_store::Migrations;
+use paidonce_store::store::{Backfill, OnlyOpen, Store, Subscriber};
+
+use super::book::Tally;
 use super::file::{ImportFile, read};
-use crate::config::{Config, Environment};
+use super::{Format, ImportArgs, import, operator};
+use crate::config::{Config, DatabaseConfig, Environment};
+use crate::exit::{self, Exit};
+use crate::ledger::{self, OpenPlan};
 
 /// The accounts of the example file's shape, with a test key.
 fn ours() -> OurAccounts {
@@ -83,4 +92,95 @@ fn an_unknown_column_and_an_empty_file_are_problems() {
     let file = read("order_no,total\nA-1,1\n", Format::Csv, &ours());
     assert!(problems(&file)[0].1.contains("\"total\" is not a known field"), "{:?}", problems(&file));
     assert_eq!(problems(&read("", Format::Jsonl, &ours())), [(1, "the file has no orders")]);
+}
+
+/// A scratch ledger and the arguments of an import into it.
+struct Bench {
+    store: Arc<dyn Store>,
+    args: ImportArgs,
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config::parse(Some(&folder.path().join("paidonce.toml")), "", &Environment::default()).unwrap();
+        let database = DatabaseConfig { data_dir: folder.path().join("data"), ..config.database };
+        let store = ledger::open(&database, &OpenPlan::durable(Migrations::Apply)).await.unwrap();
+        let args = ImportArgs {
+            file: "paid.csv".into(),
+            operator: "lin".to_owned(),
+            reason: "go-live".to_owned(),
+            format: None,
+            dry_run: false,
+            tell_subscribers: false,
+            json: false,
+        };
+        Self { store, args, _folder: folder }
+    }
+
+    async fn import(&self, text: &str) -> anyhow::Result<Tally> {
+        let file = read(text, Format::Csv, &ours());
+        assert_eq!(problems(&file), vec![]);
+        import(&self.args, operator(&self.args)?, file.orders, &self.store).await
+    }
+}
+
+const PAID: &str = "order_no,amount,account,channel_trade_no,paid_at,refund_no,refund_amount,refunded_at\n\
+    A-1,88.88,alipay:2088000000000001,2025T1,2025-01-08T12:00:00+08:00,,,\n\
+    A-2,10.00,alipay:2088000000000001,2025T2,2025-01-08T12:00:00+08:00,R-1,3.00,2025-01-09T12:00:00+08:00\n\
+    A-2,10.00,alipay:2088000000000001,2025T2,2025-01-08T12:00:00+08:00,R-2,7.00,2025-01-10T12:00:00+08:00\n";
+
+/// Guards P1 and P5: an import is commands of the one door, answered for by a person, and a repeat is nothing.
+#[tokio::test]
+async fn an_import_run_twice_books_once_under_the_operators_name_and_leaves_nothing_open() {
+    let bench = Bench::start().await;
+    let first = bench.import(PAID).await.unwrap();
+    assert_eq!(first, Tally { imported: 2, known: 0, refunds: 2, refused: vec![] });
+    let again = bench.import(PAID).await.unwrap();
+    assert_eq!(again, Tally { imported: 0, known: 2, refunds: 0, refused: vec![] });
+
+    let order_no = OrderNo::parse("A-2").unwrap();
+    let row = bench.store.find_order_row(&order_no).await.unwrap().unwrap();
+    assert_eq!((row.status, row.paid_minor, row.refunded_minor), (Status::Refunded, 1000, 1000));
+    assert_eq!(bench.store.list_order_flows(&order_no).await.unwrap().len(), 3);
+    assert!(bench.store.list_items(None, OnlyOpen::Yes, None, 10).await.unwrap().is_empty());
+    for event in bench.store.list_order_events(&order_no).await.unwrap() {
+        let metadata: serde_json::Value = serde_json::from_str(&event.metadata).unwrap();
+        assert_eq!((&metadata["source"], &metadata["actor"]), (&"operator".into(), &"lin".into()), "{metadata}");
+        assert!(metadata["evidence"].is_string(), "{metadata}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_contradicts_the_ledger_is_told_with_its_line_and_the_others_are_booked() {
+    let bench = Bench::start().await;
+    bench.import(PAID).await.unwrap();
+    let other = "order_no,amount,account,channel_trade_no,paid_at\n\
+                 A-1,88.88,alipay:2088000000000001,2025T9,2025-01-08T12:00:00+08:00\n\
+                 A-3,1.00,alipay:2088000000000001,2025T3,2025-01-08T12:00:00+08:00\n";
+    for run in ["first", "second"] {
+        let tally = bench.import(other).await.unwrap();
+        assert_eq!(tally.refused.len(), 1, "{run}: {tally:?}");
+        assert_eq!(tally.refused[0].line, 2, "{run}: {tally:?}");
+        assert_eq!(tally.imported + tally.known, 1, "{run}: {tally:?}");
+    }
+}
+
+#[tokio::test]
+async fn subscribers_are_not_told_of_old_payments_unless_a_person_says_so() {
+    let mut bench = Bench::start().await;
+    let subscriber = Subscriber {
+        name: "warehouse".to_owned(),
+        events: vec!["*".to_owned()],
+        url: "http://127.0.0.1:9/hook".to_owned(),
+        secret_ref: "warehouse".to_owned(),
+        paused: false,
+    };
+    bench.store.put_subscriber(&subscriber, Backfill::No).await.unwrap();
+    let refused = bench.import(PAID).await.unwrap_err();
+    assert_eq!(exit::of_error(&refused), Exit::Usage, "{refused:#}");
+    assert!(bench.store.find_order_row(&OrderNo::parse("A-1").unwrap()).await.unwrap().is_none());
+    bench.args.tell_subscribers = true;
+    assert_eq!(bench.import(PAID).await.unwrap().imported, 2);
 }
