@@ -35,6 +35,7 @@ pub(crate) use on_every_store;
 
 mod architecture;
 mod cases;
+mod demo;
 mod postgres_starter;
 mod store_effects;
 mod store_reads;
