@@ -42,7 +42,7 @@ pub enum OrderCommand {
     },
     /// An operator closes an open item without moving money.
     ResolveItem {
-        /// [`crate::order::Item::item_no`].
+        /// Its number: the key of the event that opened it.
         item_no: String,
         /// Who and why.
         by: Operator,
