@@ -62,6 +62,8 @@ pub enum Command {
     Subscribers(commands::subscribers::SubscribersArgs),
     /// Bring in orders that were paid before go-live.
     Import(commands::import::ImportArgs),
+    /// Move the whole ledger from the embedded database to PostgreSQL.
+    Copy(commands::copy::CopyArgs),
     /// Inspect the configuration.
     #[command(subcommand)]
     Config(commands::config::ConfigCommand),
@@ -80,6 +82,7 @@ impl Command {
             | Self::Effects(_)
             | Self::Subscribers(_)
             | Self::Import(_)
+            | Self::Copy(_)
             | Self::Config(_) => telemetry::SERVICE_FILTER,
         }
     }

@@ -5,6 +5,7 @@ use crate::config::Environment;
 use crate::exit::Exit;
 
 pub mod config;
+pub mod copy;
 pub mod demo;
 pub mod effects;
 pub mod import;
@@ -29,6 +30,7 @@ pub async fn run(cli: Cli, env: &Environment) -> anyhow::Result<Exit> {
         Command::Effects(args) => effects::run(args).await,
         Command::Subscribers(args) => subscribers::run(args).await,
         Command::Import(args) => import::run(args, file, env).await,
+        Command::Copy(args) => copy::run(args, file, env).await,
         Command::Config(command) => config::run(&command, file, env),
     }
 }
