@@ -52,6 +52,17 @@ async fn a_verified_payment_is_acknowledged_in_each_platforms_own_words_and_so_i
     assert_eq!(duplicates, ["duplicate", "duplicate"], "kept for explain");
 }
 
+/// Gotcha 45 of the protocol facts, the server's half: a framework that mixed the URL into the form would break the signature.
+#[tokio::test]
+async fn parameters_of_the_url_are_not_read() {
+    let doors = doors().await;
+    doors.open("ALI-1", 100).await;
+    let mut push = alipay_payment("ALI-1", "2026001", "1.00");
+    push.path.push_str("?merchant=1&out_trade_no=ANOTHER&total_amount=0.01");
+    assert_alipay_acknowledged(&doors.push(&push).await);
+    assert_eq!(doors.ledger.event_types(), ["OrderOpened", "PaymentConfirmed"]);
+}
+
 #[tokio::test]
 async fn parked_and_surplus_payments_are_acknowledged_too() {
     let doors = doors().await;
