@@ -23,13 +23,13 @@ use serde_json::Value;
 /// Cases played at the same time: a case mostly waits (for a disk, a timeout, a retry), and the machine has two cores.
 const AT_ONCE: usize = 6;
 
-/// P1 to P7 against 54 public bug reports, on the embedded database.
+/// P1 to P7 against public bug reports of this field, on the embedded database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_right_answer_to_every_case_on_sqlite() {
     compare_all(Engine::Sqlite).await;
 }
 
-/// P1 to P7 against 54 public bug reports, on PostgreSQL.
+/// P1 to P7 against public bug reports of this field, on PostgreSQL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_right_answer_to_every_case_on_postgres() {
     compare_all(Engine::Postgres).await;

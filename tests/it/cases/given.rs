@@ -163,6 +163,8 @@ impl Given {
         if !apiv3.is_empty() {
             first.apiv3_keys = apiv3;
         }
+        // One merchant of the scripts is a direct one in most and a service provider in some.
+        first.partner = script.steps.iter().any(|step| step.to_string().contains("\"sp_mchid\""));
         let mchids = list(&given["orders"]).into_iter().filter_map(|order| Some(order["mchid"].as_str()?.to_owned()));
         for mchid in mchids.collect::<std::collections::BTreeSet<_>>() {
             if !config.wxpay.iter().any(|account| account.mchid == mchid) {

@@ -2,7 +2,7 @@
 //!
 //! | member | meaning |
 //! |---|---|
-//! | `why` | the right behaviour in a sentence, for people |
+//! | `title`, `source`, `why` | the report and the right behaviour in a sentence, for people |
 //! | `answers` | one entry for each top-level step: a text for all of its answers, or a list, one for each |
 //! | `orders` | order number to `{status, paid, refunded, surplus}` (fen), all orders |
 //! | `events` | count by type, all types |
@@ -11,6 +11,7 @@
 //! | `items` | open items by kind, all kinds |
 //! | `effects` | deliveries by state, all states |
 //! | `delivered` | different events that the warehouse took, by type |
+//! | `facts` | optional: members of stored events (`order`, `event`, JSON pointer `member`, `value`) |
 //!
 //! An answer is `verdict`, `verdict status`, or either with `<milliseconds` behind; `a | b` allows both.
 
@@ -38,7 +39,17 @@ pub fn differences(report: &Report, expected: &Value) -> Vec<String> {
             found.push(format!("{member}: {} (expected {})", actual[member], expected[member]));
         }
     }
+    found.extend(list(&expected["facts"]).iter().filter_map(|fact| fact_difference(&report.ledger, fact)));
     found
+}
+
+fn fact_difference(ledger: &Value, fact: &Value) -> Option<String> {
+    let (order, event, member) = (text(fact, "order"), text(fact, "event"), text(fact, "member"));
+    let events = list(&ledger["events"]);
+    let stored = events.iter().find(|row| text(row, "aggregate_id") == order && text(row, "event_type") == event);
+    let value = stored.and_then(|row| row["payload"].pointer(member));
+    let wanted = &fact["value"];
+    (value != Some(wanted)).then(|| format!("{event} of {order}: {member} is {value:?} (expected {wanted})"))
 }
 
 /// The ledger as an expectation would state it.
