@@ -8,30 +8,44 @@
     reason = "tests: a failure here is a failed test, with its reason"
 )]
 
-/// Runs each `async fn name(ledger: Ledger)` on every store: `name::postgres`, `name::sqlite`, `name::memory`.
-macro_rules! on_every_store {
+/// Runs each `async fn name(ledger: Ledger)` on both databases: `name::postgres`, `name::sqlite`.
+macro_rules! on_both_databases {
     ($($name:ident;)*) => { $(
         mod $name {
-            use paidonce_tests::ledger::Ledger;
-
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn postgres() {
-                super::$name(Ledger::postgres().await).await;
+                super::$name(paidonce_tests::ledger::Ledger::postgres().await).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn sqlite() {
-                super::$name(Ledger::sqlite().await).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn memory() {
-                super::$name(Ledger::memory()).await;
+                super::$name(paidonce_tests::ledger::Ledger::sqlite().await).await;
             }
         }
     )* };
 }
-pub(crate) use on_every_store;
+
+/// Runs each `async fn name(ledger: Ledger)` on every store: `name::postgres`, `name::sqlite`, `name::memory`.
+macro_rules! on_every_store {
+    ($($name:ident;)*) => { $(
+        mod $name {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                super::$name(paidonce_tests::ledger::Ledger::postgres().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                super::$name(paidonce_tests::ledger::Ledger::sqlite().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn memory() {
+                super::$name(paidonce_tests::ledger::Ledger::memory()).await;
+            }
+        }
+    )* };
+}
 
 mod architecture;
 mod cases;

@@ -6,8 +6,6 @@ use paidonce_store::store::{Backfill, ClaimedEffect, TryResult};
 use paidonce_tests::ledger::{Ledger, open_work, order_no, pay_work, subscriber};
 use uuid::Uuid;
 
-use crate::on_every_store;
-
 const LEASE_MS: i64 = 30_000;
 
 on_every_store! {

@@ -10,17 +10,12 @@ use paidonce_tests::ledger::{Ledger, Place, account, open_work, order_no, pay_wo
 use paidonce_tests::postgres;
 use sqlx::{Connection, PgConnection, Row, SqliteConnection};
 
-use crate::on_every_store;
-
-on_every_store! {
+on_both_databases! {
     append_only_tables_refuse_every_change;
 }
 
 /// P8: what was written stays, whoever tries and however.
 async fn append_only_tables_refuse_every_change(ledger: Ledger) {
-    if matches!(ledger.place, Place::Memory) {
-        return;
-    }
     ledger.pay("A").await;
     let mut attempts = Vec::new();
     for table in ["events", "t_order_flow", "t_evidence", "t_seal"] {

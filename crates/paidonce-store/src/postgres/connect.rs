@@ -49,7 +49,7 @@ pub(super) async fn connect(url: &str, options: StoreOptions) -> Result<Postgres
     let pool = PgPoolOptions::new()
         .max_connections(options.read_connections_max)
         .acquire_timeout(CONNECT_MAX)
-        .connect_with(target.clone().application_name("paidonce"))
+        .connect_with(target.clone().application_name("paidonce").options([("jit", "off")]))
         .await
         .map_err(|error| unavailable(&error))?;
     match options.migrations {
