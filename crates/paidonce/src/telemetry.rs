@@ -10,7 +10,7 @@ use tracing_subscriber::EnvFilter;
 use crate::config::Environment;
 
 /// What a service logs when `PAIDONCE_LOG` says nothing: `error` means that a person must act.
-pub const SERVICE_FILTER: &str = "info,actix_server=warn";
+pub const SERVICE_FILTER: &str = "info,actix_server=warn,sqlx=warn";
 /// What the demo and the storm log when `PAIDONCE_LOG` says nothing: they refuse forgeries by the hundred, and say so in
 /// their table.
 pub const TABLE_FILTER: &str = "error";

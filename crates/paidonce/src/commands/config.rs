@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::Subcommand;
 
+use crate::commands::print::say;
 use crate::config::{Config, Environment};
 use crate::exit::Exit;
 
@@ -25,14 +26,14 @@ pub fn run(command: &ConfigCommand, file: Option<&Path>, env: &Environment) -> a
 fn check(file: Option<&Path>, env: &Environment) -> anyhow::Result<Exit> {
     let config = Config::load(file, env)?;
     for warning in &config.warnings {
-        println!("warning: {}", warning.text);
+        say!("warning: {}", warning.text)?;
     }
     for (account, keys) in &config.accounts.summary {
-        println!("{account}: {keys}");
+        say!("{account}: {keys}")?;
     }
     let (tokens, subscribers) = (config.tokens.len(), config.subscribers.len());
     let file =
         config.file.as_deref().map_or_else(|| "defaults and variables".to_owned(), |file| file.display().to_string());
-    println!("{file}: no problem found; listen {}, {tokens} tokens, {subscribers} subscribers", config.listen);
+    say!("{file}: no problem found; listen {}, {tokens} tokens, {subscribers} subscribers", config.listen)?;
     Ok(Exit::Ok)
 }

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use paidonce_store::copy::{CopyProgress, copy_to_postgres};
 use serde_json::{Value, json};
 
+use crate::commands::print::say;
 use crate::config::{Config, DatabaseUrl, Environment};
 use crate::exit::{Exit, Stop};
 use crate::ledger;
@@ -53,10 +54,10 @@ pub async fn run(args: CopyArgs, file: Option<&Path>, env: &Environment) -> anyh
     let tables = report.map_err(ledger::stop)?.tables;
     let rows: Vec<Value> = tables.iter().map(|(table, rows)| json!({ "table": table, "rows": rows })).collect();
     if args.json {
-        println!("{}", json!({ "from": from, "tables": rows }));
+        say!("{}", json!({ "from": from, "tables": rows }))?;
     } else {
-        println!("{}", table::rows(&rows, &[Column::Text("table"), Column::Text("rows")]));
-        println!("{} was copied; every link of its hash chain was checked", from.display());
+        say!("{}", table::rows(&rows, &[Column::Text("table"), Column::Text("rows")]))?;
+        say!("{} was copied; every link of its hash chain was checked", from.display())?;
     }
     Ok(Exit::Ok)
 }

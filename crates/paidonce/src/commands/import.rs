@@ -23,6 +23,7 @@ mod file;
 #[cfg(test)]
 mod tests;
 
+use crate::commands::print::say;
 use crate::config::{Config, DatabaseUrl, Environment};
 use crate::exit::{Exit, Stop};
 use crate::ledger::{self, OpenPlan};
@@ -90,9 +91,9 @@ pub async fn run(args: ImportArgs, config_file: Option<&Path>, env: &Environment
     if args.dry_run {
         let (orders, refunds) = (orders.len(), orders.iter().map(|order| order.refunds.len()).sum::<usize>());
         if args.json {
-            println!("{}", serde_json::json!({ "dry_run": true, "orders": orders, "refunds": refunds }));
+            say!("{}", serde_json::json!({ "dry_run": true, "orders": orders, "refunds": refunds }))?;
         } else {
-            println!("{}: no problem found; {orders} orders, {refunds} refunds", args.file.display());
+            say!("{}: no problem found; {orders} orders, {refunds} refunds", args.file.display())?;
         }
         return Ok(Exit::Ok);
     }
@@ -201,16 +202,16 @@ async fn take(
 fn report(args: &ImportArgs, mut tally: Tally) -> anyhow::Result<Exit> {
     tally.refused.sort();
     if args.json {
-        println!("{}", serde_json::to_string(&tally)?);
+        say!("{}", serde_json::to_string(&tally)?)?;
     } else {
         for refused in &tally.refused {
-            println!("{}:{}: {}", args.file.display(), refused.line, refused.text);
+            say!("{}:{}: {}", args.file.display(), refused.line, refused.text)?;
         }
         let Tally { imported, known, refunds, refused } = &tally;
-        println!(
+        say!(
             "{imported} orders imported, {known} were there before, {refunds} refunds booked, {} refused",
             refused.len()
-        );
+        )?;
     }
     Ok(if tally.refused.is_empty() { Exit::Ok } else { Exit::Refused })
 }

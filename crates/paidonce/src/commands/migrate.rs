@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
+use crate::commands::print::say;
 use crate::config::{Config, DatabaseUrl, Environment};
 use crate::exit::Exit;
 use crate::ledger;
@@ -22,9 +23,9 @@ pub async fn run(_args: MigrateArgs, file: Option<&Path>, env: &Environment) -> 
         DatabaseUrl::Postgres(_) => "the PostgreSQL database".to_owned(),
     };
     match applied {
-        0 => println!("{database} is up to date"),
-        1 => println!("1 migration applied to {database}"),
-        count => println!("{count} migrations applied to {database}"),
+        0 => say!("{database} is up to date")?,
+        1 => say!("1 migration applied to {database}")?,
+        count => say!("{count} migrations applied to {database}")?,
     }
     Ok(Exit::Ok)
 }

@@ -5,7 +5,7 @@ use paidonce_order::money::{Currency, Money};
 use serde_json::{Value, json};
 
 use crate::client::{Call, Client, Remote};
-use crate::commands::print;
+use crate::commands::print::{self, say};
 use crate::exit::{Exit, Stop};
 use crate::table::{self, Column};
 
@@ -241,19 +241,19 @@ fn show(remote: &Remote, order: &Value) -> anyhow::Result<Exit> {
     if remote.json {
         return print::json(order);
     }
-    println!("{}", table::fields(order, DETAIL));
+    say!("{}", table::fields(order, DETAIL))?;
     for (name, columns) in [("payments", PAYMENTS), ("refunds", REFUNDS)] {
         if let Some(rows) = order.get(name).and_then(Value::as_array).filter(|rows| !rows.is_empty()) {
-            println!("\n{name}\n{}", table::rows(rows, columns));
+            say!("\n{name}\n{}", table::rows(rows, columns))?;
         }
     }
     let open = order.get("items").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let open: Vec<Value> = open.iter().filter(|item| item.get("open") == Some(&Value::Bool(true))).cloned().collect();
     if !open.is_empty() {
-        println!(
+        say!(
             "\nneeds a person\n{}",
             table::rows(&open, &[Column::Text("item_no"), Column::Text("kind"), Column::Text("detail")])
-        );
+        )?;
     }
     Ok(Exit::Ok)
 }
