@@ -62,8 +62,8 @@ impl Ledger {
     /// Its status, or `-` when the ledger has never heard of it.
     pub async fn status(&self, order_no: &str) -> anyhow::Result<String> {
         let order = self.0.find(Call::get(&["v1", "orders", order_no])).await?;
-        let status = order.as_ref().map(|order| order["status"].as_str().context("an order without a status"));
-        Ok(status.transpose()?.unwrap_or("-").to_owned())
+        let status = order.as_ref().map(|order| text(order, "status"));
+        Ok(status.transpose()?.unwrap_or_else(|| "-".to_owned()))
     }
 
     /// Rows by table; all zero when the ledger has never heard of the order.
@@ -77,8 +77,7 @@ impl Ledger {
         let Some(answer) = self.0.find(Call::get(&["v1", "orders", order_no, "events"])).await? else {
             return Ok(Vec::new());
         };
-        let events = answer["events"].as_array().context("/events has no events")?;
-        events.iter().map(|e| e["event_type"].as_str().map(str::to_owned).context("an event without a type")).collect()
+        list(&answer, "events")?.iter().map(|event| text(event, "event_type")).collect()
     }
 
     /// Reads the whole log page by page and counts it. A hole is an error of the server.
@@ -87,9 +86,9 @@ impl Ledger {
         loop {
             let call = Call::get(&["v1", "events"]).with("limit", Some(500)).with("cursor", cursor.as_ref());
             let page = self.0.send(call).await?;
-            let events = page["events"].as_array().context("/v1/events has no events")?.len();
+            let events = list(&page, "events")?.len();
             count = count.saturating_add(events);
-            cursor = Some(page["next_cursor"].as_str().context("/v1/events has no next_cursor")?.to_owned());
+            cursor = Some(text(&page, "next_cursor")?);
             if events == 0 {
                 return Ok(count);
             }
@@ -109,4 +108,14 @@ impl Ledger {
         let call = Call { method: Method::DELETE, ..Call::get(&path) };
         self.0.send(call).await.map(drop)
     }
+}
+
+fn text(answer: &Value, member: &str) -> anyhow::Result<String> {
+    let found = answer.get(member).and_then(Value::as_str);
+    found.map(str::to_owned).with_context(|| format!("the server's answer has no {member}"))
+}
+
+fn list<'a>(answer: &'a Value, member: &str) -> anyhow::Result<&'a [Value]> {
+    let found = answer.get(member).and_then(Value::as_array);
+    found.map(Vec::as_slice).with_context(|| format!("the server's answer has no {member}"))
 }

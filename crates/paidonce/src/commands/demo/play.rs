@@ -54,7 +54,8 @@ impl Theatre {
     pub async fn play(&self, act: Act) -> anyhow::Result<Played> {
         self.prepare(&act).await?;
         let before = self.snapshot(&act.orders).await?;
-        let copies = vec![Arc::new(act.news.clone()); self.copies];
+        let news = Arc::new(act.news.clone());
+        let copies = std::iter::repeat_n(news, self.copies).collect();
         let tally = self.sender.send(copies, self.pace).await?;
         if matches!(act.stage, Stage::OpenAfterwards) {
             self.open(&act).await?;

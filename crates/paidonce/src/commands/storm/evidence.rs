@@ -84,7 +84,7 @@ fn understand(row: &Row) -> anyhow::Result<Saved> {
     let account = AccountRef::parse(&format!("{}:{}", row.channel, row.account))?;
     let headers = match &row.headers {
         Value::String(text) => serde_json::from_str(text).context("headers")?,
-        other => other.clone(),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => other.clone(),
     };
     let headers: Vec<(String, String)> = serde_json::from_value(headers).context("headers")?;
     let body = row.body.strip_prefix("\\x").unwrap_or(&row.body);

@@ -162,7 +162,8 @@ fn plan(news: &[Arc<News>], copies: u32) -> Vec<Arc<News>> {
 #[expect(clippy::disallowed_methods, reason = "measures how long sending took")]
 async fn send(target: &Target, news: &[Arc<News>], args: &StormArgs) -> anyhow::Result<(Tally, Duration)> {
     let plan = plan(news, args.copies);
-    let bar = progress(plan.len(), args.json);
+    let target_of_bar = if args.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = progress(plan.len(), target_of_bar);
     let sender = Sender::new(target.servers.clone(), Arc::clone(&target.platforms))?.with_progress(bar.clone());
     let begun = Instant::now();
     let pace = Pace { concurrency: usize::from(args.concurrency), resends_max: RESENDS_MAX };
@@ -172,8 +173,7 @@ async fn send(target: &Target, news: &[Arc<News>], args: &StormArgs) -> anyhow::
 }
 
 /// On standard error, and only where somebody watches.
-fn progress(copies: usize, quiet: bool) -> ProgressBar {
-    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+fn progress(copies: usize, target: ProgressDrawTarget) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(u64::try_from(copies).ok(), target);
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} callbacks  {per_sec}  {eta} left");
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))

@@ -44,6 +44,9 @@ struct Scratch {
     _folder: tempfile::TempDir,
 }
 
+/// The messages that verify, by their row, and why the others don't.
+type Judged = (Vec<(usize, Verified<Notice>)>, BTreeMap<usize, String>);
+
 /// Results of recording many messages.
 #[derive(Debug)]
 struct Played {
@@ -120,8 +123,7 @@ impl Scratch {
         Ok(Self { store, app: Arc::new(app), _folder: folder })
     }
 
-    /// The messages that verify, by their row, and why the others don't.
-    fn verify(&self, saved: &[Saved]) -> (Vec<(usize, Verified<Notice>)>, BTreeMap<usize, String>) {
+    fn verify(&self, saved: &[Saved]) -> Judged {
         let (mut believed, mut refused) = (Vec::new(), BTreeMap::new());
         for (index, one) in saved.iter().enumerate() {
             match receive(&self.app, one) {
