@@ -4,6 +4,7 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::as_conversions,
+    clippy::disallowed_methods,
     missing_docs,
     reason = "tests: a failure here is a failed test, with its reason"
 )]

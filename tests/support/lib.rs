@@ -14,6 +14,7 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::as_conversions,
+    clippy::disallowed_methods,
     reason = "a test harness: a failure here is a failed test, with its reason"
 )]
 

@@ -118,23 +118,16 @@ pub fn wx_payment(order_no: &str, channel_trade_no: &str, total: i64) -> Value {
     })
 }
 
-/// The plain text of a refund of `refund` out of `total`.
+/// The plain text of a successful refund of `refund` out of `total`.
 #[must_use]
-pub fn wx_refund(
-    order_no: &str,
-    channel_trade_no: &str,
-    refund_no: &str,
-    status: &str,
-    total: i64,
-    refund: i64,
-) -> Value {
+pub fn wx_refund(order_no: &str, channel_trade_no: &str, refund_no: &str, total: i64, refund: i64) -> Value {
     json!({
         "mchid": "1900000001",
         "out_trade_no": order_no,
         "transaction_id": channel_trade_no,
         "out_refund_no": refund_no,
         "refund_id": format!("5030{refund_no}"),
-        "refund_status": status,
+        "refund_status": "SUCCESS",
         "success_time": "2026-01-15T10:20:00+08:00",
         "user_received_account": "支付用户零钱",
         "amount": { "total": total, "refund": refund, "payer_total": total, "payer_refund": refund }

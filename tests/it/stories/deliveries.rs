@@ -55,7 +55,7 @@ on_both! {
         app.warehouse.wait_until(|arrivals| arrivals >= 1).await;
         let asked = app.post_as_shop("/v1/orders/LANE/refunds", &json!({ "refund_no": "R-L", "amount_minor": 100 })).await;
         assert_eq!(asked.status, 201, "{}", asked.text());
-        let refund = signer::wx_refund("LANE", "42000041", "R-L", "SUCCESS", 100, 100);
+        let refund = signer::wx_refund("LANE", "42000041", "R-L", 100, 100);
         assert_eq!(app.send(&app.wx_push("REFUND.SUCCESS", "refund", &refund)).await.status, 204);
         app.relay().await;
         assert_eq!(app.warehouse.arrivals(), 1, "the payment waits for its retry, the refund waits for the payment");

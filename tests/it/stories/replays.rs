@@ -50,7 +50,7 @@ on_both! {
         assert_eq!(app.send(&app.wx_payment("STORM-R", "42000002", 1000)).await.status, 204);
         let asked = app.post_as_shop("/v1/orders/STORM-R/refunds", &json!({ "refund_no": "R-1", "amount_minor": 400 })).await;
         assert_eq!(asked.status, 201, "{}", asked.text());
-        let resource = signer::wx_refund("STORM-R", "42000002", "R-1", "SUCCESS", 1000, 400);
+        let resource = signer::wx_refund("STORM-R", "42000002", "R-1", 1000, 400);
         let copies = (0..COPIES).map(|_| app.wx_push("REFUND.SUCCESS", "refund", &resource)).collect();
         let replies = send_all(&app, copies, AT_ONCE).await;
         assert_eq!(statuses(&replies), BTreeMap::from([(204, COPIES)]));
