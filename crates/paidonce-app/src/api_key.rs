@@ -57,8 +57,6 @@ pub(crate) fn sha256_of_parts(parts: &[&[u8]]) -> Digest {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
     use super::*;
 
     const REQUEST: RequestContent<'_> = RequestContent { method: "POST", path: "/v1/orders", body: b"{}" };

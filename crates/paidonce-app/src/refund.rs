@@ -126,8 +126,6 @@ pub(crate) fn derived_refund_no(order_no: &OrderNo, mark: char, seed: &str) -> R
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
     use super::*;
 
     #[test]

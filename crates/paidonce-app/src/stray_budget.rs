@@ -52,8 +52,6 @@ const fn hour_of(now: Timestamp) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
     use super::*;
 
     #[test]

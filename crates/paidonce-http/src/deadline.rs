@@ -26,11 +26,11 @@ where
     }
 }
 
-fn too_late(is_read: bool) -> Problem {
-    if is_read {
-        Problem::new(&problem::DATABASE_AWAY, "the ledger did not answer in time")
-    } else {
-        // Dropping the wait does not stop the job.
-        Problem::new(&problem::OUTCOME_UNKNOWN, "the ledger did not answer in time; it may still commit")
-    }
+fn too_late_to_read() -> Problem {
+    Problem::new(&problem::DATABASE_AWAY, "the ledger did not answer in time")
+}
+
+/// Dropping the wait does not stop the job.
+fn too_late_to_write() -> Problem {
+    Problem::new(&problem::OUTCOME_UNKNOWN, "the ledger did not answer in time; it may still commit")
 }

@@ -29,6 +29,9 @@ use crate::refusal_log::Line;
 use crate::state::State;
 use crate::trace;
 
+/// Of a path that names no account of ours, so many characters are logged.
+const ACCOUNT_LOG_CHARS_MAX: usize = 40;
+
 pub(crate) async fn receive(
     request: HttpRequest,
     state: web::Data<State>,
@@ -72,6 +75,10 @@ impl Callback {
     async fn answer(&self, request: &HttpRequest, account: &str, payload: web::Payload) -> Answer {
         let Some(receiver) = self.find_receiver(account) else {
             self.count_refusal("unknown_account", Duration::ZERO);
+            if let Line::Write { suppressed } = self.line("unknown_account") {
+                let account: String = account.chars().take(ACCOUNT_LOG_CHARS_MAX).collect();
+                tracing::warn!(channel = %self.channel, account = ?account, suppressed, "callback for an unknown account");
+            }
             return Answer::closing(refuse(
                 self.channel,
                 404,
@@ -82,6 +89,9 @@ impl Callback {
             Ok(body) => body,
             Err(error) => {
                 self.count_refusal(error.kind().code, Duration::ZERO);
+                if let Line::Write { suppressed } = self.line(error.kind().code) {
+                    tracing::warn!(account = %receiver.account(), suppressed, "callback refused: {error}");
+                }
                 return Answer::closing(refuse(self.channel, error.kind().status, &error.to_string()));
             }
         };

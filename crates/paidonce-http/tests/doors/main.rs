@@ -5,6 +5,8 @@
     clippy::indexing_slicing,
     clippy::as_conversions,
     clippy::panic,
+    clippy::too_many_arguments,
+    clippy::fn_params_excessive_bools,
     clippy::disallowed_methods,
     missing_docs,
     dead_code,
