@@ -19,10 +19,9 @@ where
 {
     move |call| {
         let limit = call.state().answer_deadline;
-        let is_read = call.is_read();
+        let too_late = if call.is_read() { too_late_to_read } else { too_late_to_write };
         let answering = handler(call);
-        async move { tokio::time::timeout(limit, answering).await.unwrap_or_else(|_| Err(too_late(is_read))) }
-            .boxed_local()
+        async move { tokio::time::timeout(limit, answering).await.unwrap_or_else(|_| Err(too_late())) }.boxed_local()
     }
 }
 
