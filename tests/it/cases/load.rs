@@ -26,7 +26,8 @@ const ENDLESS_WAIT: Duration = Duration::from_secs(30);
 /// A bare request, or an endless one.
 pub async fn raw_http(to: SocketAddr, step: &Value, path: &str, folder: &Path) -> StepAnswer {
     if let Some(zeros) = step["generate_body"]["zeros"].as_u64() {
-        return endless(to, path, zeros, text(step, "transfer") == "chunked").await;
+        let framing = if text(step, "transfer") == "chunked" { Framing::Chunks } else { Framing::Length };
+        return endless(to, path, zeros, framing).await;
     }
     if step.get("generate_body").is_some() {
         return StepAnswer::not_run("raw_http", "a body that this runner can't make");
@@ -46,10 +47,17 @@ pub async fn raw_http(to: SocketAddr, step: &Value, path: &str, folder: &Path) -
     StepAnswer::of("raw_http", wire::send(to, &request).await, wechat_accepted, ["ack", "nack"])
 }
 
+/// How an endless body is announced.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    Length,
+    Chunks,
+}
+
 /// Writes zeros until the server answers or closes; the verdict is `nack` (an answer) or `no_answer` (closed).
-async fn endless(to: SocketAddr, path: &str, bytes: u64, chunked: bool) -> StepAnswer {
+async fn endless(to: SocketAddr, path: &str, bytes: u64, framing: Framing) -> StepAnswer {
     let started = Instant::now();
-    let outcome = tokio::time::timeout(ENDLESS_WAIT, write_zeros(to, path, bytes, chunked)).await;
+    let outcome = tokio::time::timeout(ENDLESS_WAIT, write_zeros(to, path, bytes, framing)).await;
     let mut answer = match outcome {
         Ok(Ok((status, written))) if status > 0 => {
             let verdict = if wechat_accepted(status, b"") { "ack" } else { "nack" };
@@ -63,15 +71,18 @@ async fn endless(to: SocketAddr, path: &str, bytes: u64, chunked: bool) -> StepA
     answer
 }
 
-async fn write_zeros(to: SocketAddr, path: &str, bytes: u64, chunked: bool) -> std::io::Result<(u16, u64)> {
+async fn write_zeros(to: SocketAddr, path: &str, bytes: u64, framing: Framing) -> std::io::Result<(u16, u64)> {
     let mut socket = TcpStream::connect(to).await?;
-    let length = if chunked { "Transfer-Encoding: chunked".to_owned() } else { format!("Content-Length: {bytes}") };
+    let length = match framing {
+        Framing::Chunks => "Transfer-Encoding: chunked".to_owned(),
+        Framing::Length => format!("Content-Length: {bytes}"),
+    };
     let head = format!("POST {path} HTTP/1.1\r\nHost: ledger.example.test\r\nConnection: close\r\n{length}\r\n\r\n");
     socket.write_all(head.as_bytes()).await?;
     let (mut reader, mut writer) = socket.split();
     let mut written = 0_u64;
     let mut block = vec![0_u8; BLOCK_BYTES];
-    if chunked {
+    if framing == Framing::Chunks {
         block = [format!("{BLOCK_BYTES:x}\r\n").as_bytes(), &block, b"\r\n"].concat();
     }
     let mut answer = Vec::new();
@@ -111,9 +122,8 @@ async fn slow_sender(to: SocketAddr, seconds: u64) -> bool {
     let request =
         b"POST /callbacks/wxpay/1900000001 HTTP/1.1\r\nHost: ledger.example.test\r\nContent-Length: 1000\r\n\r\n";
     let deadline = tokio::time::Instant::now() + Duration::from_secs(seconds);
-    let mut bytes = request.iter();
     let mut answer = [0_u8; 256];
-    while let Some(byte) = bytes.next() {
+    for byte in request {
         if socket.write_all(&[*byte]).await.is_err() {
             return true;
         }
