@@ -107,16 +107,21 @@ impl Relay {
     }
 
     /// Runs until `stop` turns true (or its sender is gone), then finishes what is under way.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+    pub async fn run(self, stop: watch::Receiver<bool>) {
+        tokio::select! {
+            () = self.clone().send_all(stop) => {}
+            () = self.prune_for_ever() => {}
+        }
+    }
+
+    async fn send_all(self, mut stop: watch::Receiver<bool>) {
         let mut tasks = JoinSet::new();
-        let mut prune = tokio::time::interval(self.0.settings.prune_every);
         while !*stop.borrow() {
             let pause = self.fill(&mut tasks).await;
             tokio::select! {
                 _ = stop.changed() => {}
                 Some(done) = tasks.join_next() => { note_panic(done); }
                 () = self.0.committed.notified() => {}
-                _ = prune.tick() => self.prune().await,
                 () = tokio::time::sleep(pause) => {}
             }
             // Whatever else ended meanwhile frees its place too: one claim then fills several.
@@ -255,11 +260,26 @@ impl Relay {
         pending.map_or(0, |effects| effects.iter().filter(|effect| effect.subscriber == subscriber).count())
     }
 
-    async fn prune(&self) {
+    /// Beside the sending, so that many old rows don't hold up a new one.
+    async fn prune_for_ever(&self) {
+        let mut due = tokio::time::interval(self.0.settings.prune_every);
+        loop {
+            due.tick().await;
+            while self.prune().await >= u64::from(PRUNE_ROWS_MAX) {}
+        }
+    }
+
+    /// One step; how many rows it deleted.
+    async fn prune(&self) -> u64 {
         match self.0.store.prune_effects(millis(self.0.settings.keep_done), PRUNE_ROWS_MAX).await {
-            Ok(0) => {}
-            Ok(rows) => tracing::debug!(rows, "old finished deliveries deleted"),
-            Err(error) => tracing::warn!(%error, "old finished deliveries can't be deleted: tried again later"),
+            Ok(rows) => {
+                tracing::debug!(rows, "old finished deliveries deleted");
+                rows
+            }
+            Err(error) => {
+                tracing::warn!(%error, "old finished deliveries can't be deleted: tried again later");
+                0
+            }
         }
     }
 }

@@ -178,6 +178,7 @@ impl Bench {
         let settings = RelaySettings {
             schedule: Schedule { jitter_percent: 0, ..Schedule::default() },
             poll: DEADLINE,
+            prune_every: Duration::from_millis(20),
             faults: faults.clone(),
             ..RelaySettings::default()
         };
@@ -383,4 +384,26 @@ async fn the_loop_sleeps_until_a_commit_wakes_it_and_finishes_what_is_under_way_
     for order_no in ["A-1", "B-1", "C-1"] {
         assert_eq!(bench.states(order_no).await, ["delivered"]);
     }
+}
+
+#[tokio::test]
+async fn delivered_rows_are_deleted_once_they_are_old_and_waiting_ones_never() {
+    let bench = Bench::start().await;
+    bench.receiver.answers(&[Answer::Status(410)]);
+    bench.pay("A-1").await;
+    assert_eq!(bench.run().await, report(0, 0, 1));
+    bench.pay("B-1").await;
+    assert_eq!(bench.run().await, report(1, 0, 0));
+    let (stop, stopped) = watch::channel(false);
+    let running = tokio::spawn(bench.relay.clone().run(stopped));
+    bench.advance(31 * 24 * 3600);
+    let gone = async {
+        while !bench.states("B-1").await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, gone).await.expect("the old row is deleted in time");
+    assert_eq!(bench.states("A-1").await, ["dead"]);
+    stop.send_replace(true);
+    tokio::time::timeout(DEADLINE, running).await.expect("the loop ends in time").unwrap();
 }
