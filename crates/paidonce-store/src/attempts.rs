@@ -50,7 +50,7 @@ impl Attempts {
     /// Queues one; drops it when the queue is full.
     pub(crate) fn note(&self, attempt: Attempt) {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if !queue.as_ref().is_some_and(|queue| queue.try_send(attempt).is_ok()) {
+        if queue.as_ref().is_none_or(|queue| queue.try_send(attempt).is_err()) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -151,7 +151,7 @@ async fn claim_once(
             claimed.push(claimed_effect(row)?);
         }
     }
-    claimed.sort_by(|a, b| (a.event.shard, a.event.position).cmp(&(b.event.shard, b.event.position)));
+    claimed.sort_by_key(|claimed| (claimed.event.shard, claimed.event.position));
     Ok((claimed, put_off))
 }
 
