@@ -67,7 +67,7 @@ pub struct PutArgs {
     /// Where to POST.
     #[arg(long)]
     pub url: String,
-    /// Name of the secret in [secrets] of the server's configuration.
+    /// Name of the secret in the secrets table of the server's configuration.
     #[arg(long)]
     pub secret_ref: String,
     /// An event type it hears of; repeat for more. Without any: all.
