@@ -59,4 +59,5 @@ mod store_writer;
 mod store_writer_faults;
 mod store_writer_guards;
 mod store_writer_kit;
+mod store_writer_log;
 mod stories;

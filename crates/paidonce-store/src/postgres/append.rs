@@ -170,8 +170,10 @@ pub(super) struct Guards {
 }
 
 /// Every statement of this file and of [`load`], for the test that prepares them all.
-#[cfg(test)]
+#[cfg(feature = "conformance")]
 pub(super) const STATEMENTS: &[&str] = &[
+    LOCK_HEADS,
+    NOW,
     APPEND,
     VERSIONS,
     QUARANTINE,

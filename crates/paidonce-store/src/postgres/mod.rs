@@ -30,6 +30,10 @@ use crate::writer::Writer;
 
 pub use migrate::migrate;
 
+/// Every statement of the writer, for the test that prepares them on PostgreSQL. `{}` takes a list of shards.
+#[cfg(feature = "conformance")]
+pub const WRITER_STATEMENTS: &[&str] = append::STATEMENTS;
+
 /// A ledger on PostgreSQL. Nodes are stateless: any number may be connected.
 #[derive(Debug)]
 pub struct PostgresStore {

@@ -117,7 +117,7 @@ VALUES ($1, 'quarantined', $2, $3, $4,
     DO UPDATE SET state = 'open', detail = excluded.detail, opened_at = excluded.opened_at, closed_at = NULL";
 
 /// Every statement of this file and of [`load`], for the test that prepares them all.
-#[cfg(test)]
+#[cfg(feature = "conformance")]
 pub(super) const STATEMENTS: &[&str] = &[
     NOW,
     HEADS,

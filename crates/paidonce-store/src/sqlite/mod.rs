@@ -36,6 +36,10 @@ use crate::writer::Writer;
 
 pub use migrate::migrate;
 
+/// Every statement of the writer, for the test that prepares them on SQLite. `{}` takes a list of shards.
+#[cfg(feature = "conformance")]
+pub const WRITER_STATEMENTS: &[&str] = append::STATEMENTS;
+
 /// A ledger in one SQLite file, held by one process at a time.
 #[derive(Debug)]
 pub struct SqliteStore {
