@@ -56,7 +56,9 @@ pub async fn submit(store: &dyn Store, work: Work) -> Outcome {
 pub async fn commit(store: &dyn Store, work: Work) -> Receipt {
     match submit(store, work).await {
         Outcome::Committed(receipt) => receipt,
-        other => panic!("expected new events, got {other:?}"),
+        other @ (Outcome::Duplicate(_) | Outcome::Rejected(_) | Outcome::ApiKeyReused) => {
+            panic!("expected new events, got {other:?}")
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The ledger in memory: a model that the conformance suite holds equal to the databases. For tests and demos only: nothing
 //! survives the process.
 //!
-//! [`tables`] holds the rows and the keys; the writer's session stages a batch and applies it at COMMIT; reads, effects and
+//! `tables` holds the rows and the keys; the writer's session stages a batch and applies it at COMMIT; reads, effects and
 //! subscribers are what the SQL of the databases says, in plain loops.
 
 mod effects;

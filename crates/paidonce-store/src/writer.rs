@@ -1,8 +1,8 @@
 //! The shard writers: bounded queues in front, one batch at a time behind. Backend-free.
 //!
 //! A node runs W writers; each serves the shards with `shard % W` equal to its number, so a job's way is fixed and the jobs
-//! of one order keep their order. [`Writer`] is the handle; [`batch`] is what a writer does with what queued, [`plan`] decides
-//! a batch, [`cache`] is what it remembers.
+//! of one order keep their order. [`Writer`] is the handle; `batch` is what a writer does with what queued, `plan` decides
+//! a batch, `cache` is what it remembers.
 
 mod batch;
 mod cache;

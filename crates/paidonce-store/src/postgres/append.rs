@@ -302,12 +302,10 @@ fn lost(append: &Append, moved: &[String], heads: &[i16]) -> Lost {
 /// What a statement's error means for the writer. Constraints are read by name, never by text.
 pub(super) fn db_error(error: &sqlx::Error) -> DbError {
     let Some(db) = error.as_database_error() else {
-        return match error {
-            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_) => {
-                DbError::Unreadable(error.to_string())
-            }
-            _ => DbError::Away(error.to_string()),
-        };
+        let unreadable =
+            matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_));
+        let text = error.to_string();
+        return if unreadable { DbError::Unreadable(text) } else { DbError::Away(text) };
     };
     let code = db.code().unwrap_or_default();
     let text = format!("{} ({code})", db.message());

@@ -1,6 +1,6 @@
 //! The ledger on PostgreSQL.
 //!
-//! [`connect`] opens it, [`append`] and [`load`] are the writer's side, the others are reads, effects and subscribers.
+//! `connect` opens it, `append` and `load` are the writer's side, the others are reads, effects and subscribers.
 
 mod append;
 mod attempts;

@@ -169,6 +169,13 @@ pub(super) struct Guards {
     pub(super) any_head: bool,
 }
 
+/// What a guarded update moves.
+#[derive(Debug, Clone, Copy)]
+enum Guarded {
+    Orders,
+    Heads,
+}
+
 impl SqliteSession {
     fn held(&mut self) -> Result<&mut SqliteConnection, DbError> {
         self.held.as_deref_mut().ok_or_else(|| DbError::Away("no tx is open".to_owned()))
@@ -183,9 +190,13 @@ impl SqliteSession {
         &mut self,
         statement: &'static str,
         rows: String,
-        unguarded: bool,
+        guarded: Guarded,
     ) -> Result<Vec<SqliteRow>, DbError> {
-        timed(sqlx::query(statement).bind(rows).bind(unguarded).fetch_all(self.held()?)).await
+        let whatever_it_was = match guarded {
+            Guarded::Orders => self.guards.any_order,
+            Guarded::Heads => self.guards.any_head,
+        };
+        timed(sqlx::query(statement).bind(rows).bind(whatever_it_was).fetch_all(self.held()?)).await
     }
 
     async fn evidence(&mut self, shard: u16, evidence: &EvidenceRow) -> Result<(), DbError> {
@@ -298,14 +309,14 @@ impl SqliteSession {
         let mut lost = Lost::default();
         if !append.orders_moved.is_empty() {
             let rows = json(&col(&append.orders_moved, moved_order))?;
-            let moved = self.run_returning(MOVED_ORDERS, rows, self.guards.any_order).await?;
+            let moved = self.run_returning(MOVED_ORDERS, rows, Guarded::Orders).await?;
             let moved: Vec<String> =
                 moved.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(|e| db_error(&e))?;
             let wanted = append.orders_moved.iter().map(|order| order.row.order_no.as_str());
             lost.orders = wanted.filter(|no| !moved.iter().any(|it| it == no)).map(str::to_owned).collect();
         }
         let rows = json(&col(&append.heads, head))?;
-        let moved = self.run_returning(MOVED_HEADS, rows, self.guards.any_head).await?;
+        let moved = self.run_returning(MOVED_HEADS, rows, Guarded::Heads).await?;
         let moved: Vec<u16> =
             moved.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(|e| db_error(&e))?;
         lost.shards = append.heads.iter().map(|head| head.shard).filter(|shard| !moved.contains(shard)).collect();
@@ -337,12 +348,10 @@ async fn timed_db<T>(step: impl Future<Output = Result<T, DbError>> + Send) -> R
 /// What a statement's error means for the writer. The number is SQLite's extended result code.
 pub(super) fn db_error(error: &sqlx::Error) -> DbError {
     let Some(db) = error.as_database_error() else {
-        return match error {
-            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_) => {
-                DbError::Unreadable(error.to_string())
-            }
-            _ => DbError::Away(error.to_string()),
-        };
+        let unreadable =
+            matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_));
+        let text = error.to_string();
+        return if unreadable { DbError::Unreadable(text) } else { DbError::Away(text) };
     };
     let code: i32 = db.code().and_then(|code| code.parse().ok()).unwrap_or(0);
     let text = format!("{} ({code})", db.message());

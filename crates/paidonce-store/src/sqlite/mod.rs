@@ -1,6 +1,6 @@
 //! The ledger in one SQLite file: the embedded default. WAL, synchronous=FULL, one write connection, one process.
 //!
-//! [`connect`] opens it, [`append`] and [`load`] are the writer's side, the others are reads, effects and subscribers.
+//! `connect` opens it, `append` and `load` are the writer's side, the others are reads, effects and subscribers.
 
 mod append;
 mod attempts;
