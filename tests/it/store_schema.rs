@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Mutex;
 
+use paidonce_order::timestamp::Timestamp;
 use paidonce_store::copy::copy_to_postgres;
 use paidonce_store::store::{Attempt, Backfill, Store, TryResult};
 use paidonce_store::{Outcome, PostgresStore, StoreError, StoreOptions};
@@ -12,6 +13,40 @@ use sqlx::{Connection, PgConnection, Row, SqliteConnection};
 
 on_both_databases! {
     append_only_tables_refuse_every_change;
+    attempts_are_written_and_old_ones_go;
+}
+
+async fn attempts_are_written_and_old_ones_go(ledger: Ledger) {
+    let (id, at) = match &ledger.place {
+        Place::Postgres(_) => ("'01900000-0000-7000-8000-000000000001'::uuid", "now()"),
+        Place::Sqlite(..) => ("x'01900000000070008000000000000001'", "0"),
+        Place::Memory => unreachable!("runs on databases"),
+    };
+    let row =
+        format!("INSERT INTO t_attempt VALUES ({id}, {at}, 'wxpay', '1900000001', NULL, 'duplicate', 'of June 2024')");
+    ledger.try_execute(&row).await.expect("insert");
+    ledger.pay("A").await;
+    let events = ledger.store.list_order_events(&order_no("A")).await.expect("list");
+    ledger.store.note_attempt(attempt(events[0].recorded_at));
+    ledger.store.shutdown().await;
+    let dump = match &ledger.place {
+        Place::Postgres(url) => dump_postgres(url).await,
+        Place::Sqlite(path, _) => dump_sqlite(path).await,
+        Place::Memory => unreachable!("runs on databases"),
+    };
+    let attempts: Vec<_> = dump.iter().filter(|row| row.starts_with("t_attempt:")).collect();
+    assert_eq!(attempts.len(), 1, "{attempts:?}");
+    assert!(attempts[0].contains("again"), "{attempts:?}");
+}
+
+fn attempt(at: Timestamp) -> Attempt {
+    Attempt {
+        at,
+        account: account(),
+        order_no: Some(order_no("LAST")),
+        result: "duplicate".to_owned(),
+        detail: "again".to_owned(),
+    }
 }
 
 /// P8: what was written stays, whoever tries and however.
@@ -162,13 +197,7 @@ async fn fill(ledger: &Ledger) {
         let token = one.effect.lease_token.expect("leased");
         assert!(ledger.store.complete_effect(one.effect.effect_id, token, &result).await.expect("complete"));
     }
-    ledger.store.note_attempt(Attempt {
-        at: claimed[0].event.recorded_at,
-        account: account(),
-        order_no: Some(order_no("LAST")),
-        result: "duplicate".to_owned(),
-        detail: "again".to_owned(),
-    });
+    ledger.store.note_attempt(attempt(claimed[0].event.recorded_at));
     ledger.store.shutdown().await;
 }
 

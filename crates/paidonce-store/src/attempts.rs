@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use paidonce_order::timestamp::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use uuid::Uuid;
 
 use crate::store::{Attempt, StoreError};
 
@@ -21,10 +23,25 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Longest `detail` that is kept, in bytes.
 const DETAIL_BYTES_MAX: usize = 500;
 
+/// Days that attempts are kept for `explain`.
+const KEEP_DAYS: i64 = 30;
+
+/// When the latest of them was.
+pub(crate) fn newest(attempts: &[Attempt]) -> Option<Timestamp> {
+    attempts.iter().map(|attempt| attempt.at).max()
+}
+
+/// Attempts with a smaller id are too old to be kept. Ids are UUIDv7, so they sort by time.
+pub(crate) fn oldest_kept(now: Timestamp) -> Uuid {
+    let oldest = now.plus_micros(KEEP_DAYS.saturating_mul(-86_400_000_000));
+    let millis = u128::try_from(oldest.as_micros().div_euclid(1_000)).unwrap_or(0);
+    Uuid::from_u128(millis << 80)
+}
+
 /// Where attempts are written to.
 #[async_trait]
 pub(crate) trait AttemptSink: Send + Sync + 'static {
-    /// Writes all of them in one tx.
+    /// Writes all of them, then deletes as many that are too old ([`oldest_kept`]).
     async fn write(&self, attempts: &[Attempt]) -> Result<(), StoreError>;
 }
 
@@ -101,7 +118,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
     use paidonce_order::ids::AccountRef;
-    use paidonce_order::timestamp::Timestamp;
 
     use super::*;
 
@@ -124,6 +140,14 @@ mod tests {
             result: "duplicate".to_owned(),
             detail: detail.to_owned(),
         }
+    }
+
+    #[test]
+    fn what_is_older_than_a_month_has_a_smaller_id() {
+        let at = |text| Timestamp::parse(text).unwrap();
+        let oldest = oldest_kept(at("2025-01-31T00:00:00Z"));
+        let id = |text| Uuid::from_u128(u128::try_from(at(text).as_micros() / 1_000).unwrap() << 80 | 0x7000 << 64);
+        assert!(id("2024-12-31T23:59:59Z") < oldest && oldest < id("2025-01-01T00:00:00Z"));
     }
 
     #[tokio::test]

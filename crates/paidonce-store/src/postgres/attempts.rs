@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::attempts::AttemptSink;
 pub(crate) use crate::attempts::Attempts;
+use crate::attempts::{AttemptSink, QUEUE_MAX, newest, oldest_kept};
 use crate::rows::read_error;
 use crate::store::{Attempt, StoreError};
 
@@ -31,6 +31,16 @@ impl AttemptSink for PgPool {
         .bind(orders)
         .bind(results)
         .bind(details)
+        .execute(self)
+        .await
+        .map_err(read_error)?;
+        sqlx::query(
+            "DELETE FROM t_attempt WHERE attempt_id IN (
+                 SELECT attempt_id FROM t_attempt
+                 WHERE attempt_id < $1 ORDER BY attempt_id LIMIT $2)",
+        )
+        .bind(newest(attempts).map(oldest_kept))
+        .bind(i64::try_from(QUEUE_MAX).unwrap_or(i64::MAX))
         .execute(self)
         .await
         .map(|_| ())

@@ -5,8 +5,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::connect::WriteConnection;
-use crate::attempts::AttemptSink;
 pub(crate) use crate::attempts::Attempts;
+use crate::attempts::{AttemptSink, QUEUE_MAX, newest, oldest_kept};
 use crate::rows::read_error;
 use crate::store::{Attempt, StoreError};
 
@@ -35,6 +35,15 @@ impl AttemptSink for WriteConnection {
              FROM json_each($1)",
         )
         .bind(serde_json::Value::Array(rows).to_string())
+        .execute(&mut *connection)
+        .await
+        .map_err(read_error)?;
+        sqlx::query(
+            "DELETE FROM t_attempt WHERE attempt_id IN (
+                 SELECT attempt_id FROM t_attempt WHERE attempt_id < $1 ORDER BY attempt_id LIMIT $2)",
+        )
+        .bind(newest(attempts).map(oldest_kept))
+        .bind(i64::try_from(QUEUE_MAX).unwrap_or(i64::MAX))
         .execute(&mut *connection)
         .await
         .map(|_| ())
