@@ -8,7 +8,7 @@
 //! | [`warehouse`] | the subscriber that gets business effects |
 //! | [`database`] | the ledger's database, read by SQL |
 //! | [`config`], [`process`], [`app`] | the server under test |
-//! | [`accuse`] | what must hold at the end of every test |
+//! | [`accuse`], [`chain`] | what must hold at the end of every test |
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,6 +20,7 @@
 
 pub mod accuse;
 pub mod app;
+pub mod chain;
 pub mod config;
 pub mod database;
 pub mod keys;

@@ -5,6 +5,7 @@ use paidonce_tests::database::Engine;
 use paidonce_tests::keys::key;
 use paidonce_tests::signer;
 use paidonce_tests::wire::{self, Request};
+use serde_json::json;
 
 use super::{WXPAY, eventually, on_both};
 
@@ -24,6 +25,35 @@ async fn a_second_serve_on_one_sqlite_file_is_refused() {
 }
 
 on_both! {
+    /// P5 and P6: what needs a person is shown, a named person decides with a reason, and nothing is decided twice.
+    async fn a_person_decides_what_needs_one(engine: Engine) {
+        let app = TestApp::start(engine).await;
+        app.open("WRONG", 100, &[WXPAY]).await;
+        for (order_no, trade_no, total) in [("WRONG", "42000063", 99), ("EARLY", "42000064", 70)] {
+            assert_eq!(app.send(&app.wx_payment(order_no, trade_no, total)).await.status, 204);
+        }
+        let surplus = item(&app, "surplus").await;
+        let parked = item(&app, "parked").await;
+        let act = async |item: &str, action: &str| {
+            app.post(&format!("/v1/items/{item}/{action}"), &json!({ "reason": "asked the payer" })).await
+        };
+        let nobody = app.post(&format!("/v1/items/{surplus}/accept"), &json!({})).await;
+        assert_eq!(nobody.status, 400, "without a reason: {}", nobody.text());
+        let accepted = act(&surplus, "accept").await;
+        assert_eq!(accepted.status, 200, "{}", accepted.text());
+        assert_eq!(app.order("WRONG").await["status"], "PAID");
+        let adopted = act(&parked, "adopt").await;
+        assert!(adopted.status < 300, "{}", adopted.text());
+        assert_eq!(app.order("EARLY").await["status"], "PAID");
+        for (item, action) in [(&surplus, "accept"), (&surplus, "refund"), (&parked, "adopt"), (&parked, "resolve")] {
+            let again = act(item, action).await;
+            assert!((400..500).contains(&again.status), "{action} again: {} {}", again.status, again.text());
+        }
+        let open = app.get("/v1/items").await.json();
+        assert_eq!(open["items"].as_array().map(Vec::len), Some(0), "{open}");
+        app.finish().await;
+    }
+
     /// P2: a stop finishes what was accepted, answers it, and ends with success.
     async fn an_orderly_stop_finishes_what_was_accepted(engine: Engine) {
         let mut app = TestApp::start(engine).await;
@@ -71,6 +101,14 @@ on_both! {
         assert_eq!(app.send(&signed_by(&app, new)).await.status, 204, "what was good stays");
         app.finish().await;
     }
+}
+
+/// The number of the only open item of that kind.
+async fn item(app: &TestApp, kind: &str) -> String {
+    let page = app.get(&format!("/v1/items?kind={kind}")).await.json();
+    let items = page["items"].as_array().expect("items");
+    assert_eq!(items.len(), 1, "{page}");
+    items[0]["item_no"].as_str().expect("a number").to_owned()
 }
 
 /// Whether the open tx of the delayed commit can be seen (PostgreSQL), or the writer's lock (SQLite).
