@@ -42,12 +42,12 @@ pub fn broken_links(database: &Database) -> Vec<String> {
 /// shard, position, event_id, aggregate type and id, sequence, event type and version, payload, metadata, hash, microseconds.
 const SQLITE_EVENTS: &str = "SELECT CAST(shard AS text), CAST(position AS text), lower(hex(event_id)), aggregate_type,
     aggregate_id, CAST(sequence AS text), event_type, event_version, payload, metadata, lower(hex(hash)),
-    CAST(recorded_at AS text) FROM events ORDER BY shard, position";
+    CAST(recorded_at AS text) FROM events e ORDER BY e.shard, e.position";
 const POSTGRES_EVENTS: &str =
     "SELECT CAST(shard AS text), CAST(position AS text), replace(CAST(event_id AS text), '-', ''),
     aggregate_type, aggregate_id, CAST(sequence AS text), event_type, event_version, CAST(payload AS text),
     CAST(metadata AS text), encode(hash, 'hex'), CAST(CAST(extract(epoch FROM recorded_at) * 1000000 AS bigint) AS text)
-    FROM events ORDER BY shard, position";
+    FROM events e ORDER BY e.shard, e.position";
 
 fn link(before: &[u8; 32], row: &[String], evidence: Option<&str>) -> [u8; 32] {
     let number = |text: &str| text.parse::<i64>().expect("a stored integer").to_be_bytes();

@@ -101,6 +101,11 @@ impl App {
         let item = self.get_item_row(item_no).await?;
         let by = operator(note, caller)?;
         let (order_no, payment) = surplus_of(&item, "refunded")?;
+        if !matches!(item.state.as_str(), "open" | "refunded") {
+            // Accepted: the payment settles its order now. Giving that back is a refund of the order, not of a surplus.
+            let why = format!("it was {} before: request a refund of the order if that is meant", item.state);
+            return Err(not_allowed(&item, &why));
+        }
         let order = self.get_order_state(&order_no).await?;
         let request = surplus_refund(&order_no, &order, &item, payment, &by)?;
         self.ask_refund(&order_no, request, caller).await?;

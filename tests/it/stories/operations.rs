@@ -21,6 +21,7 @@ async fn a_second_serve_on_one_sqlite_file_is_refused() {
     app.kill(0);
     app.restart(0).await;
     assert_eq!(app.order("FIRST").await["status"], "PAID");
+    app.pass_leases().await;
     app.finish().await;
 }
 
@@ -45,10 +46,16 @@ on_both! {
         let adopted = act(&parked, "adopt").await;
         assert!(adopted.status < 300, "{}", adopted.text());
         assert_eq!(app.order("EARLY").await["status"], "PAID");
-        for (item, action) in [(&surplus, "accept"), (&surplus, "refund"), (&parked, "adopt"), (&parked, "resolve")] {
+        // The same decision again changes nothing; another one is refused.
+        let events = app.database.count("SELECT count(*) FROM events");
+        for (item, action, refused) in [
+            (&surplus, "accept", false), (&parked, "adopt", false), (&surplus, "refund", true), (&parked, "accept", true),
+        ] {
             let again = act(item, action).await;
-            assert!((400..500).contains(&again.status), "{action} again: {} {}", again.status, again.text());
+            assert!(again.status < 500, "{action} again: {} {}", again.status, again.text());
+            assert!(!refused || again.status >= 400, "{action} after another decision: {}", again.text());
         }
+        assert_eq!(app.database.count("SELECT count(*) FROM events"), events, "decided twice");
         let open = app.get("/v1/items").await.json();
         assert_eq!(open["items"].as_array().map(Vec::len), Some(0), "{open}");
         app.finish().await;
