@@ -105,7 +105,7 @@ impl Builder {
             servers: Vec::new(),
             env: self.env,
             dir,
-            offset: Mutex::new(Duration::ZERO),
+            offset: Mutex::new(self.now.map_or(Duration::ZERO, |now| now - OffsetDateTime::now_utc())),
             starts: AtomicU32::new(0),
             finished: false,
         };
@@ -199,7 +199,10 @@ impl TestApp {
     async fn start_server(&self) -> Result<Server, String> {
         let number = self.starts.fetch_add(1, Ordering::Relaxed) + 1;
         let log = self.dir.path().join(format!("server-{number}.log"));
-        Server::start(&self.dir.path().join("paidonce.toml"), log, &self.env).await
+        let offset = self.offset.lock().expect("the offset").whole_microseconds().to_string();
+        let mut env = self.env.clone();
+        env.push(("PAIDONCE_TESTING_CLOCK_OFFSET_MICROS".to_owned(), Some(offset)));
+        Server::start(&self.dir.path().join("paidonce.toml"), log, &env).await
     }
 
     // Clock, faults, relay: the doors of the test build.

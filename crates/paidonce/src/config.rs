@@ -193,13 +193,14 @@ fn read_database(database: &Section<'_>) -> DatabaseConfig {
 }
 
 /// Variables that other parts of the program or its tests read.
-const OTHER_VARIABLES: [&str; 6] = [
+const OTHER_VARIABLES: [&str; 7] = [
     "PAIDONCE_CONFIG",
     "PAIDONCE_LOG",
     "PAIDONCE_LOG_FORMAT",
     "PAIDONCE_TOKEN",
     "PAIDONCE_SERVER",
     "PAIDONCE_TOKEN_FILE",
+    "PAIDONCE_TESTING_CLOCK_OFFSET_MICROS",
 ];
 
 /// A misspelt variable would silently leave the default in force.

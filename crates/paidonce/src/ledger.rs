@@ -29,8 +29,24 @@ impl OpenPlan {
     /// For a ledger that is meant to last.
     #[must_use]
     pub fn durable(migrations: Migrations) -> Self {
-        Self { migrations, durability: Durability::Full, clock: ClockOffset::default() }
+        Self { migrations, durability: Durability::Full, clock: starting_clock() }
     }
+}
+
+/// Zero: only a test build moves it.
+#[cfg(not(feature = "testing"))]
+fn starting_clock() -> ClockOffset {
+    ClockOffset::default()
+}
+
+/// Where the tests' clock stood when the process before this one ended: without it the first moments of a restart would be
+/// in another year.
+#[cfg(feature = "testing")]
+fn starting_clock() -> ClockOffset {
+    let clock = ClockOffset::default();
+    let micros = std::env::var("PAIDONCE_TESTING_CLOCK_OFFSET_MICROS").ok().and_then(|text| text.parse().ok());
+    clock.set_micros(micros.unwrap_or(0));
+    clock
 }
 
 /// The file of the embedded database.
