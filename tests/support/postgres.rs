@@ -212,6 +212,8 @@ impl Own {
     /// `initdb`, settings and the supervisor; the server is not started yet.
     fn init(binaries: PathBuf, user: Option<User>, home: &Path) -> Self {
         let data = home.join("data");
+        // First of all: a test process that is killed during initdb leaves nothing behind either.
+        let supervisor = supervise(&binaries, user, home);
         let mut initdb = command_as(user, &binaries.join("initdb"));
         initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"]);
         let output = initdb.arg(&data).output().expect("run initdb");
@@ -223,7 +225,6 @@ impl Own {
         if let Some(user) = user {
             chown(data.join("paidonce_port.conf"), Some(user.uid), Some(user.gid)).unwrap();
         }
-        let supervisor = supervise(&binaries, user, home);
         Self { binaries, user, log: home.join("server.log"), data, supervisor }
     }
 
@@ -248,8 +249,12 @@ impl Drop for Cluster {
 /// Waits for the end of our pipe, then stops the server and removes its directory. In a process group of its own and deaf
 /// to signals of the terminal, so that Ctrl-C or a kill of the test process does not leave a server behind.
 fn supervise(binaries: &Path, user: Option<User>, home: &Path) -> Child {
+    // Again while anything is left: initdb or the server may have been starting when we were killed.
     let script = "trap '' INT TERM HUP; while read -r _; do :; done
-        \"$1/pg_ctl\" -D \"$2/data\" -m immediate -w stop; rm -rf \"$2\"";
+        for _ in 1 2 3 4 5 6 7 8 9 10; do
+            \"$1/pg_ctl\" -D \"$2/data\" -m immediate -w stop; rm -rf \"$2\"
+            sleep 1; [ -e \"$2\" ] || break
+        done";
     let mut shell = command_as(user, Path::new("/bin/sh"));
     shell.arg("-c").arg(script).arg("paidonce-test-postgres").arg(binaries).arg(home).process_group(0);
     shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
