@@ -289,13 +289,13 @@ async fn an_event_of_a_newer_release_stops_this_one() {
     let no = s::order_no("newer");
     commit(&*ledger.store, s::open(&no)).await;
     place
-        .execute(&format!(
+        .execute(
             "WITH e AS (INSERT INTO events
                  SELECT aggregate_type, aggregate_id, sequence + 1, 'PaymentDreamt', '2', payload, metadata, shard,
                         position + 1, gen_random_uuid(), recorded_at, sha256('x') FROM events RETURNING *)
              UPDATE t_log_head h SET position = e.position, hash = e.hash FROM e WHERE h.shard = e.shard;
-             INSERT INTO t_event_version VALUES ('PaymentDreamt', '2', now())"
-        ))
+             INSERT INTO t_event_version VALUES ('PaymentDreamt', '2', now())",
+        )
         .await;
     let error = ledger.store.submit(s::pay(&no, "T-newer")).await.unwrap_err();
     assert!(matches!(error, SubmitError::TooOld(_)), "{error:?}");
