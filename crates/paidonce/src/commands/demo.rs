@@ -38,6 +38,10 @@ use sender::{Pace, Sender};
 use stage::Stage;
 use warehouse::Warehouse;
 
+/// A platform sends again what got no final answer (503, or none within five seconds); so does the demo, on a machine that
+/// is busy with something else.
+const RESENDS_MAX: u32 = 5;
+
 /// Arguments of `demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
@@ -103,7 +107,7 @@ async fn play_all(args: &DemoArgs, stage: &Stage) -> anyhow::Result<Report> {
         warehouse: warehouse.clone(),
         platforms: Arc::clone(&platforms),
         copies: usize::from(args.copies),
-        pace: Pace { concurrency: usize::from(args.concurrency), resends_max: 0 },
+        pace: Pace { concurrency: usize::from(args.concurrency), resends_max: RESENDS_MAX },
     };
     let mut played = Vec::new();
     for act in Script::new(&stage.run).acts()? {

@@ -152,6 +152,7 @@ impl Played {
             what: format!("{}: {}", channel_name(act.channel), act.title),
             sent: self.tally.sent,
             acknowledged: self.tally.acknowledged,
+            resent: self.tally.resent(),
             events: after.events.saturating_sub(before.events),
             t_idempotent: after.idempotent.saturating_sub(before.idempotent),
             t_order: format!("{} → {}", one_word(&self.before.statuses), one_word(&self.after.statuses)),

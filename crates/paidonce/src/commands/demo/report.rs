@@ -13,6 +13,8 @@ pub struct Line {
     pub sent: u64,
     /// Callbacks that got the platform's success answer.
     pub acknowledged: u64,
+    /// Sent once more because no final answer came.
+    pub resent: u64,
     /// New rows of `events`.
     pub events: i64,
     /// New rows of `t_idempotent`.
@@ -105,6 +107,10 @@ impl Report {
             "{sent} callbacks, {} at a time, on {}: {events} events. The log was read back from its beginning: {} events, no hole.\n",
             self.concurrency, self.database, self.log_events
         ));
+        let resent: u64 = self.lines.iter().map(|line| line.resent).sum();
+        if resent > 0 {
+            text.push_str(&format!("{resent} were sent again, because no final answer came in time.\n"));
+        }
         if self.warehouse_refused > 0 || self.warehouse_repeats > 0 {
             text.push_str(&format!(
                 "The warehouse refused {} deliveries and was told {} again.\n",

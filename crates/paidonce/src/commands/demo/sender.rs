@@ -59,6 +59,12 @@ impl Tally {
         Ok(Self { sent: 0, acknowledged: 0, answers: BTreeMap::new(), latency })
     }
 
+    /// Tries beyond the first of each copy.
+    #[must_use]
+    pub fn resent(&self) -> u64 {
+        self.answers.values().sum::<u64>().saturating_sub(self.sent)
+    }
+
     fn add(&mut self, other: &Self) -> anyhow::Result<()> {
         self.sent = self.sent.saturating_add(other.sent);
         self.acknowledged = self.acknowledged.saturating_add(other.acknowledged);
