@@ -21,6 +21,7 @@
 
 pub mod accounts;
 pub mod alipay;
+pub mod api;
 pub mod channel;
 mod digest;
 mod evidence;
