@@ -20,7 +20,7 @@
 )]
 
 use std::collections::hash_map::RandomState;
-use std::fs;
+use std::fs::{self, File};
 use std::hash::BuildHasher;
 use std::net::TcpListener;
 use std::os::unix::fs::chown;
@@ -136,7 +136,7 @@ pub fn count(url: &str, sql: &str) -> i64 {
 impl Cluster {
     /// A cluster of the caller's own, for tests that stop or crash the server. Stopped and removed on drop.
     pub fn start() -> Self {
-        let binaries = find_binaries().unwrap_or_else(install_binaries);
+        let binaries = find_binaries().unwrap_or_else(installed_binaries);
         let user = server_user();
         let home = new_home(user);
         let own = Own::init(binaries, user, &home);
@@ -341,31 +341,48 @@ fn pg_config_binaries() -> Option<PathBuf> {
     Some(PathBuf::from(String::from_utf8(output.stdout).ok()?.trim()))
 }
 
-/// Last resort: installs the server on a Debian-like system where we are root (a bare CI container).
-fn install_binaries() -> PathBuf {
-    let can_install = id(&["-u"]) == Some(0) && Path::new("/etc/debian_version").is_file();
-    assert!(
-        can_install,
-        "these tests need the PostgreSQL server programs (initdb, pg_ctl), version 14 or newer. Debian or Ubuntu: \
-         `sudo apt-get install postgresql`; Fedora: `sudo dnf install postgresql-server`; macOS: `brew install \
-         postgresql@15` and put its bin directory on PATH. Or set PAIDONCE_TEST_POSTGRES_URL to a superuser's URL of \
-         a server that may be used for tests."
-    );
+/// What a person has to do when the server's programs are missing.
+const WHAT_TO_DO: &str = "these tests need the PostgreSQL server programs (initdb, pg_ctl), version 14 or newer. Debian \
+    or Ubuntu: `sudo apt-get install postgresql`; Fedora: `sudo dnf install postgresql-server`; macOS: `brew install \
+    postgresql@15` and put its bin directory on PATH. Or set PAIDONCE_TEST_POSTGRES_URL to a superuser's URL of a server \
+    that may be used for tests";
+
+/// postgresql-common first: told so, it makes no default cluster when the server package arrives.
+const INSTALL: &str = "export DEBIAN_FRONTEND=noninteractive
+    lock='-o DPkg::Lock::Timeout=300'
+    apt-get $lock update -q || true # a broken list of somebody else need not matter
+    apt-get $lock install -q -y --no-install-recommends postgresql-common &&
+    sed -i 's/^#\\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf &&
+    { apt-get $lock install -q -y --no-install-recommends postgresql-15 ||
+      apt-get $lock install -q -y --no-install-recommends postgresql; }";
+
+/// Is there on every Debian-like system, and belongs to root: the lock that test processes share while one installs.
+const DEBIAN: &str = "/etc/debian_version";
+
+/// Last resort: the programs, installed once, or a panic that says what to do. Tests that start at the same time wait for
+/// the first one, and share its failure.
+fn installed_binaries() -> PathBuf {
+    static INSTALLED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    INSTALLED.get_or_init(install_binaries).clone().unwrap_or_else(|problem| panic!("{problem}"))
+}
+
+/// Installs the server on a Debian-like system where we are root (a bare CI container).
+fn install_binaries() -> Result<PathBuf, String> {
+    if id(&["-u"]) != Some(0) {
+        return Err(format!("we are not root and can't install PostgreSQL: {WHAT_TO_DO}"));
+    }
+    let debian = File::open(DEBIAN).map_err(|_| format!("this is not Debian or Ubuntu: {WHAT_TO_DO}"))?;
+    // apt waits for dpkg's lock but not for that of the package lists; several test binaries may be running.
+    debian.lock().map_err(|e| format!("lock {DEBIAN}: {e}"))?;
+    if let Some(binaries) = find_binaries() {
+        return Ok(binaries);
+    }
     eprintln!("installing the PostgreSQL server with apt-get, once");
-    // postgresql-common first: told so, it makes no default cluster when the server package arrives.
-    let script = "export DEBIAN_FRONTEND=noninteractive
-        lock='-o DPkg::Lock::Timeout=300'
-        apt-get $lock update -q && apt-get $lock install -q -y --no-install-recommends postgresql-common &&
-        sed -i 's/^#\\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf &&
-        { apt-get $lock install -q -y --no-install-recommends postgresql-15 ||
-          apt-get $lock install -q -y --no-install-recommends postgresql; }";
-    let output = Command::new("/bin/sh").arg("-c").arg(script).output().expect("run apt-get");
-    assert!(
-        output.status.success(),
-        "apt-get could not install postgresql; do it by hand: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    find_binaries().expect("initdb and pg_ctl after the installation of postgresql")
+    let output = Command::new("/bin/sh").arg("-c").arg(INSTALL).output().map_err(|e| format!("run /bin/sh: {e}"))?;
+    find_binaries().ok_or_else(|| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!("apt-get could not install PostgreSQL ({}): {WHAT_TO_DO}. It said:\n{said}", output.status)
+    })
 }
 
 /// Runs async code on a thread and a runtime of its own: also usable from inside a test's runtime.
