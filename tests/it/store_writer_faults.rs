@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use paidonce_order::ids::OrderNo;
 use paidonce_order::order::Status;
 use paidonce_store::conformance::{commit, new_events, samples as s, submit};
 use paidonce_store::fault::{Arm, Faults};
@@ -216,6 +217,53 @@ async fn a_drifted_order_row_does_not_stop_its_neighbours() {
         ledger.place.execute("UPDATE t_order SET version = 1 WHERE order_no = 'd-3'").await;
         let outcome = submit(&*ledger.store, s::pay(&orders[3], "T-d-3")).await;
         assert_eq!(new_events(&outcome), ["PaymentConfirmed"]);
+    }
+}
+
+/// P1, P4: the rules panic over one order of a batch, with its event half applied. Its neighbours commit in that same batch,
+/// it alone is set aside, and what the writer remembers of all of them is still what the log says.
+///
+/// On one thread, so that all payments are queued before the writer takes the first: one batch.
+#[tokio::test]
+async fn a_panic_in_the_rules_sets_one_job_aside_and_damages_nothing() {
+    for place in [Place::postgres(), Place::sqlite()] {
+        let faults = Faults::private();
+        let ledger = place.open(StoreOptions { faults: faults.clone(), writers: 1, ..options() }).await;
+        let store = &*ledger.store;
+        let orders: Vec<_> = (0..12).map(|n| s::order_no(&format!("p-{n}"))).collect();
+        let (guilty, trade_no) = (&orders[5], |no: &OrderNo| format!("T-{no}"));
+        join_all(orders.iter().map(|no| commit(store, s::open(no)))).await;
+        faults.arm("decide:p-5", Arm::Panic, 1);
+        let outcomes = join_all(orders.iter().map(|no| store.submit(s::pay(no, &trade_no(no))))).await;
+        for (no, outcome) in orders.iter().zip(outcomes) {
+            match outcome {
+                Err(SubmitError::Quarantined(problem)) => {
+                    assert_eq!((no, problem.contains("panicked")), (guilty, true))
+                }
+                outcome => assert_eq!(new_events(&outcome.unwrap()), ["PaymentConfirmed"], "{no}"),
+            }
+        }
+        assert!(!faults.is_armed("decide:p-5"));
+        let paid_at = "SELECT DISTINCT CAST(recorded_at AS text) FROM events WHERE event_type = 'PaymentConfirmed'";
+        let batches = ledger.place.texts(paid_at).await;
+        assert_eq!(batches.len(), 1, "the neighbours were in one batch: {batches:?}");
+        let item = store.find_item("QUARANTINED:p-5").await.unwrap().unwrap();
+        assert_eq!(
+            (item.kind.as_str(), item.state.as_str(), item.order_no.as_deref()),
+            ("quarantined", "open", Some("p-5"))
+        );
+        let counts = store.count_rows(guilty).await.unwrap();
+        assert_eq!((counts.events, counts.idempotent, counts.flows), (1, 0, 0), "nothing of it is left behind");
+        // The same again, and more: every order is decided on what it really is.
+        let again = submit(store, s::pay(guilty, &trade_no(guilty))).await;
+        assert_eq!(new_events(&again), ["PaymentConfirmed"]);
+        for no in &orders {
+            let repeated = submit(store, s::pay(no, &trade_no(no))).await;
+            assert!(matches!(repeated, Outcome::Duplicate(_)), "{no}: {repeated:?}");
+            commit(store, s::request_refund(no, &format!("R-{no}"), 8_888)).await;
+            let counts = store.count_rows(no).await.unwrap();
+            assert_eq!((counts.events, counts.idempotent, counts.flows), (3, 1, 1), "{no}");
+        }
     }
 }
 

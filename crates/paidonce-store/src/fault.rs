@@ -2,6 +2,7 @@
 //!
 //! | point | where |
 //! |---|---|
+//! | `decide:<order_no>` | the rules have decided on this order and an event is applied to their copy of it; `panic` only |
 //! | `before_append` | the batch is decided, nothing of it was sent |
 //! | `db_commit` | everything was sent, COMMIT was not |
 //! | `after_commit` | COMMIT is done, nobody was answered |
@@ -39,6 +40,11 @@ impl Faults {
     pub async fn point(&self, _name: &'static str) -> Result<(), Injected> {
         Ok(())
     }
+
+    /// Passes the point `decide:<aggregate_id>`. The rules can't wait or fail, so it can only panic.
+    #[cfg(not(feature = "testing"))]
+    #[inline]
+    pub(crate) const fn decide(&self, _aggregate_id: &str) {}
 }
 
 /// Passes a point of the process's set. Errors: what the armed action asks for.
@@ -146,6 +152,17 @@ mod armed {
                 Some(Arm::Error) => Err(Injected::Error),
                 Some(Arm::Disconnect) => Err(Injected::Disconnect),
             }
+        }
+
+        /// Passes the point `decide:<aggregate_id>`. The rules can't wait or fail, so it can only panic.
+        ///
+        /// # Panics
+        /// When the point is armed, whatever with.
+        pub(crate) fn decide(&self, aggregate_id: &str) {
+            assert!(
+                self.registry().take(&format!("decide:{aggregate_id}")).is_none(),
+                "injected panic in the rules for {aggregate_id}"
+            );
         }
     }
 }

@@ -108,6 +108,34 @@ on_both! {
         assert_eq!(app.send(&signed_by(&app, new)).await.status, 204, "what was good stays");
         app.finish().await;
     }
+
+    /// P2 and P6: the rules panic over one order. Its sender is told 503, a person is called, everybody else is served; the
+    /// resend after the repair books it once.
+    async fn a_panic_in_the_rules_calls_a_person_and_stops_nobody_else(engine: Engine) {
+        let app = TestApp::start(engine).await;
+        for order_no in ["BROKEN", "WHOLE"] {
+            app.open(order_no, 100, &[WXPAY]).await;
+        }
+        app.fault(0, "decide:BROKEN", "panic", 2).await;
+        for _ in 0..2 {
+            let refused = app.send(&app.wx_payment("BROKEN", "42000067", 100)).await;
+            assert_eq!(refused.status, 503, "{}", refused.text());
+            assert_eq!(app.send(&app.wx_payment("WHOLE", "42000068", 100)).await.status, 204);
+        }
+        assert_eq!(item(&app, "quarantined").await, "QUARANTINED:BROKEN");
+        let metrics = app.get("/metrics").await;
+        assert!(metrics.text().contains("paidonce_items_open{kind=\"quarantined\"} 1"), "{}", metrics.text());
+        let log = app.server(0).log_text();
+        let alarm = log.lines().find(|line| line.contains("set aside: this needs a person"));
+        assert!(alarm.is_some_and(|line| line.contains("ERROR") && line.contains("BROKEN")), "{log}");
+        // Repaired: the platform's next try books it.
+        assert_eq!(app.send(&app.wx_payment("BROKEN", "42000067", 100)).await.status, 204);
+        assert_eq!(app.order("BROKEN").await["status"], "PAID");
+        let resolved = app.post("/v1/items/QUARANTINED:BROKEN/resolve", &json!({ "reason": "upgraded" })).await;
+        assert_eq!(resolved.status, 200, "{}", resolved.text());
+        assert_eq!(app.get("/v1/items?kind=quarantined").await.json()["items"], json!([]));
+        app.finish().await;
+    }
 }
 
 /// The number of the only open item of that kind.

@@ -121,7 +121,7 @@ impl Shard {
     async fn attempt(&mut self, jobs: &[Job]) -> Result<Vec<Verdict>, Trouble> {
         let opening = self.begin(jobs).await?;
         let basis = self.basis(opening, jobs).await?;
-        let plan = plan(basis, jobs.iter().map(|job| &job.work));
+        let plan = plan(basis, &self.faults, jobs.iter().map(|job| &job.work));
         if plan.append.events.is_empty() {
             return Ok(plan.verdicts);
         }
@@ -430,11 +430,15 @@ impl Shard {
         }
     }
 
-    /// Answers 503, alarms, and leaves an item for a person where the database lets us.
+    /// Alarms, leaves an item for a person where the database lets us, and answers 503: whoever is told finds the item.
     async fn quarantine(&mut self, job: Job, problem: &str) {
         let aggregate = key_of(&job.work);
         tracing::error!(aggregate_id = aggregate.aggregate_id, problem, "set aside: this needs a person");
+        self.keep_item(aggregate, problem).await;
         job.answer(Err(plan::quarantined(problem)));
+    }
+
+    async fn keep_item(&mut self, aggregate: AggregateKey, problem: &str) {
         self.end_tx().await;
         let item = Quarantine {
             item_no: format!("QUARANTINED:{}", aggregate.aggregate_id),

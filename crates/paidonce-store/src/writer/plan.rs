@@ -21,6 +21,7 @@ use crate::backend::{
     OrderMove, OrderWrite, STRAY, StoredKey, VersionWrite,
 };
 use crate::codec::{Place, metadata_json, uuid_v7};
+use crate::fault::Faults;
 use crate::hash_chain;
 use crate::store::{CommandContext, EventRow, Outcome, Receipt, ReceiptEvent, SubmitError, Subscriber, Target, Work};
 
@@ -71,9 +72,9 @@ pub(super) struct Plan {
     pub(super) moved: Vec<(AggregateKey, Arc<Aggregate>)>,
 }
 
-/// Decides all jobs in arrival order.
-pub(super) fn plan<'a>(basis: Basis, jobs: impl Iterator<Item = &'a Work>) -> Plan {
-    let mut planner = Planner::new(basis);
+/// Decides all jobs in arrival order. `faults` make the rules panic in test builds, and are nothing otherwise.
+pub(super) fn plan<'a>(basis: Basis, faults: &Faults, jobs: impl Iterator<Item = &'a Work>) -> Plan {
+    let mut planner = Planner::new(basis, faults.clone());
     let verdicts = jobs.map(|work| planner.job(work)).collect();
     planner.finish(verdicts)
 }
@@ -102,6 +103,7 @@ type Decided = (Vec<(LedgerEvent, RowChanges)>, Arc<Aggregate>);
 
 struct Planner {
     now: Timestamp,
+    faults: Faults,
     chains: BTreeMap<u16, Chain>,
     working: HashMap<AggregateKey, Working>,
     keys: HashMap<String, StoredKey>,
@@ -113,7 +115,7 @@ struct Planner {
 }
 
 impl Planner {
-    fn new(basis: Basis) -> Self {
+    fn new(basis: Basis, faults: Faults) -> Self {
         let chains = basis.heads.into_iter().map(|head| {
             let chain = Chain {
                 start: head.position,
@@ -134,6 +136,7 @@ impl Planner {
         });
         Self {
             now: basis.now,
+            faults,
             chains: chains.collect(),
             working: working.collect(),
             keys: basis.keys,
@@ -157,7 +160,7 @@ impl Planner {
         }
         // A panic in the rules must not take the neighbours: the state is shared and never changed in place, so nothing of this
         // job is left behind.
-        match catch_unwind(AssertUnwindSafe(|| decide_all(work, &key, &state))) {
+        match catch_unwind(AssertUnwindSafe(|| decide_all(work, &key, &state, &self.faults))) {
             Err(_) => Verdict::Poisoned("the rules panicked over it: see the log".to_owned()),
             Ok(Err(rejection)) => Verdict::Answer(Outcome::Rejected(rejection)),
             Ok(Ok((events, _))) if events.is_empty() => {
@@ -432,7 +435,7 @@ struct EventPlace<'a> {
 }
 
 /// Runs the rules for one command; the state is left as it is.
-fn decide_all(work: &Work, key: &AggregateKey, state: &Arc<Aggregate>) -> Result<Decided, OrderError> {
+fn decide_all(work: &Work, key: &AggregateKey, state: &Arc<Aggregate>, faults: &Faults) -> Result<Decided, OrderError> {
     let events: Vec<LedgerEvent> = match (&work.target, state.as_ref()) {
         (Target::Order { order_no, command }, Aggregate::Order(order)) => {
             decide(order_no, order, command.clone())?.into_iter().map(LedgerEvent::Order).collect()
@@ -447,6 +450,7 @@ fn decide_all(work: &Work, key: &AggregateKey, state: &Arc<Aggregate>) -> Result
     for event in events {
         let mut after = Aggregate::clone(&state);
         after.apply(&event);
+        faults.decide(&key.aggregate_id);
         let changes = project(&key.aggregate_id, &event, &state, &after);
         rows.push((event, changes));
         state = Arc::new(after);
