@@ -1,22 +1,22 @@
 //! The accounts whose notifications we take, each with its keys. Replaced as a whole when keys are reloaded, so that a
 //! request sees either all old or all new keys.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use paidonce_channel::{ChannelReceiver, OurAccounts};
 use paidonce_order::ids::AccountRef;
 
-/// The directory in force.
-#[derive(Debug, Default)]
+/// The directory in force. Clones are the same directory.
+#[derive(Debug, Clone, Default)]
 pub struct Accounts {
-    current: RwLock<OurAccounts>,
+    current: Arc<RwLock<OurAccounts>>,
 }
 
 impl Accounts {
     /// From the configuration.
     #[must_use]
-    pub const fn new(accounts: OurAccounts) -> Self {
-        Self { current: RwLock::new(accounts) }
+    pub fn new(accounts: OurAccounts) -> Self {
+        Self { current: Arc::new(RwLock::new(accounts)) }
     }
 
     /// Puts new accounts in place of all old ones. Requests under way finish with the keys they began with.

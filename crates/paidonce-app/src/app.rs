@@ -8,7 +8,7 @@ use paidonce_order::ids::OrderNo;
 use paidonce_order::order::Order;
 use paidonce_order::project::ApiKey;
 use paidonce_store::store::{CommandContext, Outcome, Receipt, Store, Target, Work};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::accounts::Accounts;
 use crate::clock::Clock;
@@ -36,7 +36,7 @@ pub struct App {
     clock: Clock,
     pub(crate) strays: StrayBudget,
     secret_names: RwLock<Option<BTreeSet<String>>>,
-    committed: Arc<Notify>,
+    committed: watch::Sender<()>,
 }
 
 impl App {
@@ -49,7 +49,7 @@ impl App {
             clock,
             strays: StrayBudget::new(options.strays_per_hour_max),
             secret_names: RwLock::new(None),
-            committed: Arc::new(Notify::new()),
+            committed: watch::Sender::new(()),
         }
     }
 
@@ -71,10 +71,15 @@ impl App {
         &self.clock
     }
 
-    /// Woken after commits, so that the relay need not wait for its next poll.
+    /// Changes with every commit, so that a relay need not wait for its next poll. Each relay has its own.
     #[must_use]
-    pub fn committed(&self) -> Arc<Notify> {
-        Arc::clone(&self.committed)
+    pub fn commits(&self) -> watch::Receiver<()> {
+        self.committed.subscribe()
+    }
+
+    /// Wakes the relays.
+    pub(crate) fn tell_relays(&self) {
+        self.committed.send_replace(());
     }
 
     /// Says which subscriber secrets are configured; a subscriber naming another is then refused. Called again on reload.
@@ -91,7 +96,7 @@ impl App {
     pub(crate) async fn submit(&self, target: Target, context: CommandContext) -> Result<Outcome, AppError> {
         let outcome = self.store.submit(Work { target, context }).await?;
         if matches!(outcome, Outcome::Committed(_)) {
-            self.committed.notify_one();
+            self.tell_relays();
         }
         Ok(outcome)
     }

@@ -94,7 +94,7 @@ impl App {
             return Err(AppError::NotAllowed { problem });
         }
         tracing::warn!(%effect_id, by, "effect requeued by hand");
-        self.committed().notify_one();
+        self.tell_relays();
         Ok(())
     }
 
@@ -105,7 +105,7 @@ impl App {
             return Err(AppError::NotAllowed { problem });
         }
         tracing::warn!(%effect_id, by, "effect discarded by hand");
-        self.committed().notify_one();
+        self.tell_relays();
         Ok(())
     }
 }

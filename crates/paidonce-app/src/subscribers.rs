@@ -42,7 +42,7 @@ impl App {
         let PutSubscriber { events, url, secret_ref, paused } = request;
         let subscriber = Subscriber { name: name.to_owned(), events, url, secret_ref, paused };
         self.store().put_subscriber(&subscriber, Backfill::No).await?;
-        self.committed().notify_one();
+        self.tell_relays();
         Ok(subscriber.into())
     }
 
@@ -54,7 +54,7 @@ impl App {
             return Err(not_found(name));
         };
         let made = self.store().put_subscriber(&subscriber, Backfill::All).await?;
-        self.committed().notify_one();
+        self.tell_relays();
         Ok(made)
     }
 

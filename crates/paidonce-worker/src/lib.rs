@@ -3,10 +3,11 @@
 //! Promise (P7): a committed effect is sent until its receiver took it, or it is dead and a person was told; a crash between
 //! any two steps sends again and never loses. Receivers see the same `webhook-id` on every try.
 //!
-//! Reading order: [`relay`] (claim, send, report), [`deliver`] (one try), [`message`] (what a subscriber is told), [`sign`],
+//! Reading order: `claiming` (claim, try, report), [`relay`] (deliveries), [`deliver`] (one try), [`message`] (what a subscriber is told), [`sign`],
 //! [`backoff`].
 
 pub mod backoff;
+mod claiming;
 pub mod deliver;
 pub mod message;
 pub mod relay;

@@ -44,7 +44,7 @@ impl Running {
         let secrets = Arc::new(Secrets::new(config.secrets.clone()));
         let timeout = Duration::from_secs(u64::from(config.effects.request_timeout_seconds));
         let deliverer = Deliverer::try_new(Arc::clone(&secrets), clock, timeout).context("HTTP client of the relay")?;
-        let relay = Relay::new(Arc::clone(&store), deliverer, relay_settings(&config.effects), app.committed());
+        let relay = Relay::new(Arc::clone(&store), deliverer, relay_settings(&config.effects), app.commits());
         let options = server_options(config, &plan, &relay);
         let server = match paidonce_http::serve(options, Arc::clone(&app)).await {
             Ok(server) => server,

@@ -26,7 +26,7 @@ use paidonce_store::store::{Backfill, CommandContext, EffectRow, Store, Subscrib
 use paidonce_store::{Migrations, SqliteStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use super::{KINDS, Relay, RelaySettings};
 use crate::backoff::Schedule;
@@ -142,7 +142,7 @@ struct Bench {
     clock: ClockOffset,
     faults: Faults,
     relay: Relay,
-    committed: Arc<Notify>,
+    committed: watch::Sender<()>,
     receiver: Receiver,
     _folder: tempfile::TempDir,
 }
@@ -182,11 +182,11 @@ impl Bench {
             faults: faults.clone(),
             ..RelaySettings::default()
         };
-        let committed = Arc::new(Notify::new());
+        let committed = watch::Sender::new(());
         let deliverer =
             Deliverer::try_new(Arc::new(Secrets::new(secrets)), Clock::new(clock.clone()), Duration::from_millis(500))
                 .unwrap();
-        let relay = Relay::new(Arc::clone(&store), deliverer, settings, Arc::clone(&committed));
+        let relay = Relay::new(Arc::clone(&store), deliverer, settings, committed.subscribe());
         Self { store, clock, faults, relay, committed, receiver, _folder: folder }
     }
 
@@ -243,7 +243,7 @@ fn payment(order_no: &str) -> PaymentRef {
 }
 
 const fn report(delivered: u64, retried: u64, dead: u64) -> RelayReport {
-    RelayReport { delivered, retried, dead }
+    RelayReport { delivered, retried, dead, calls_done: 0, calls_again: 0 }
 }
 
 #[tokio::test]
@@ -376,7 +376,7 @@ async fn the_loop_sleeps_until_a_commit_wakes_it_and_finishes_what_is_under_way_
     let running = tokio::spawn(bench.relay.clone().run(stopped));
     for (index, order_no) in ["A-1", "B-1", "C-1"].into_iter().enumerate() {
         bench.pay(order_no).await;
-        bench.committed.notify_one();
+        bench.committed.send_replace(());
         bench.receiver.wait_for(index + 1).await;
     }
     stop.send_replace(true);
