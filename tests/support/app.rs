@@ -12,9 +12,10 @@ use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
 use crate::accuse::{self, Tolerate};
-use crate::config::{Config, OPERATOR_TOKEN, SERVICE_TOKEN};
+use crate::config::{Asking, Config, OPERATOR_TOKEN, SERVICE_TOKEN};
 use crate::database::{Database, Engine};
 use crate::keys::key;
+use crate::platform_stub::PlatformStub;
 use crate::process::Server;
 use crate::signer;
 use crate::warehouse::Warehouse;
@@ -48,6 +49,8 @@ pub struct TestApp {
     pub database: Database,
     /// Its subscriber.
     pub warehouse: Warehouse,
+    /// The platforms' APIs, asked only with [`Builder::asking`].
+    pub platforms: PlatformStub,
     /// What the servers were started with; [`TestApp::restart`] uses it again.
     pub config: Config,
     servers: Vec<Server>,
@@ -71,6 +74,12 @@ impl Builder {
     pub fn config(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
         self
+    }
+
+    /// Gives the accounts what it takes to ask the platforms.
+    #[must_use]
+    pub fn asking(self) -> Self {
+        self.config(|config| config.asking = Asking::Yes)
     }
 
     /// Environment of the servers.
@@ -101,6 +110,7 @@ impl Builder {
         let mut app = TestApp {
             database: self.database.unwrap_or_else(|| Database::fresh(self.engine, &data_dir)),
             warehouse: Warehouse::start().await,
+            platforms: PlatformStub::start().await,
             config: self.config,
             servers: Vec::new(),
             env: self.env,
@@ -109,6 +119,7 @@ impl Builder {
             starts: AtomicU32::new(0),
             finished: false,
         };
+        app.platforms.set_offset(micros(app.now() - OffsetDateTime::now_utc()));
         app.write_config();
         for _ in 0..self.instances {
             let server = app.start_server().await.unwrap_or_else(|e| panic!("{e}"));
@@ -193,7 +204,7 @@ impl TestApp {
 
     /// Writes the configuration file again, for a reload.
     pub fn write_config(&self) {
-        let _ = self.config.write(self.dir.path(), &self.database, &self.warehouse.url());
+        let _ = self.config.write(self.dir.path(), &self.database, &self.warehouse.url(), &self.platforms);
     }
 
     async fn start_server(&self) -> Result<Server, String> {
@@ -215,7 +226,9 @@ impl TestApp {
 
     /// Moves the clock of every server to `to`.
     pub async fn set_clock(&self, to: OffsetDateTime) {
-        *self.offset.lock().expect("the offset") = to - OffsetDateTime::now_utc();
+        let offset = to - OffsetDateTime::now_utc();
+        *self.offset.lock().expect("the offset") = offset;
+        self.platforms.set_offset(micros(offset));
         for server in 0..self.servers.len() {
             self.send_clock(server).await;
         }
@@ -405,6 +418,10 @@ impl Drop for TestApp {
             assert!(self.finished, "a test must end with TestApp::finish: it accuses");
         }
     }
+}
+
+fn micros(offset: Duration) -> i64 {
+    i64::try_from(offset.whole_microseconds()).expect("an offset of this era")
 }
 
 /// A request with a JSON body.

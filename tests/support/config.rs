@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::database::Database;
 use crate::keys::TestKey;
+use crate::platform_stub::PlatformStub;
 use crate::{keys, signer, warehouse};
 
 /// Bearer secret of the token with scope `service`.
@@ -32,10 +33,36 @@ pub struct Config {
     pub writers: u32,
     /// `[database] queue_jobs_max`.
     pub queue_jobs_max: u32,
+    /// Whether the accounts have what it takes to ask the platforms (played by [`PlatformStub`]).
+    pub asking: Asking,
+    /// `[channel_calls]`, written only when the accounts can ask.
+    pub channel_calls: ChannelCalls,
     /// More lines for `[server]`, for example a small queue.
     pub server_lines: String,
     /// More tables, appended as they are.
     pub more: String,
+}
+
+/// Whether the accounts can ask the platforms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asking {
+    /// They have keys of their own.
+    Yes,
+    /// They only listen.
+    No,
+}
+
+/// `[channel_calls]`: short times, because a test mostly waits for them.
+#[derive(Debug, Clone)]
+pub struct ChannelCalls {
+    /// Timeout of a call.
+    pub request_timeout_seconds: u32,
+    /// Answers younger than this are used again.
+    pub fresh_seconds: u32,
+    /// Between two refreshes of the platform's keys.
+    pub key_refresh_min_seconds: u32,
+    /// Calls to one account.
+    pub calls_per_second: u32,
 }
 
 /// A `[[wxpay]]` table.
@@ -102,6 +129,13 @@ impl Default for Config {
             request_timeout_seconds: 10,
             writers: 2,
             queue_jobs_max: 8192,
+            asking: Asking::No,
+            channel_calls: ChannelCalls {
+                request_timeout_seconds: 3,
+                fresh_seconds: 3,
+                key_refresh_min_seconds: 60,
+                calls_per_second: 1000,
+            },
             server_lines: String::new(),
             more: String::new(),
         }
@@ -111,7 +145,7 @@ impl Default for Config {
 impl Config {
     /// Writes `paidonce.toml` and the key files into `dir`; the path of the file.
     #[must_use]
-    pub fn write(&self, dir: &Path, database: &Database, warehouse_url: &str) -> PathBuf {
+    pub fn write(&self, dir: &Path, database: &Database, warehouse_url: &str, platforms: &PlatformStub) -> PathBuf {
         let mut toml = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\n{}\n[database]\nurl = {:?}\ndata_dir = {:?}\nwriters = {}\n\
              queue_jobs_max = {}\n",
@@ -121,8 +155,21 @@ impl Config {
             self.writers,
             self.queue_jobs_max
         );
-        self.wxpay.iter().for_each(|account| write_wxpay(&mut toml, dir, account));
-        self.alipay.iter().for_each(|account| write_alipay(&mut toml, dir, account));
+        let platforms = (self.asking == Asking::Yes).then_some(platforms);
+        self.wxpay.iter().for_each(|account| write_wxpay(&mut toml, dir, account, platforms));
+        self.alipay.iter().for_each(|account| write_alipay(&mut toml, dir, account, platforms));
+        if self.asking == Asking::Yes {
+            let calls = &self.channel_calls;
+            let _ = write!(
+                toml,
+                "\n[channel_calls]\nrequest_timeout_seconds = {}\nfresh_seconds = {}\nkey_refresh_min_seconds = {}\n\
+                 calls_per_second = {}\n",
+                calls.request_timeout_seconds,
+                calls.fresh_seconds,
+                calls.key_refresh_min_seconds,
+                calls.calls_per_second
+            );
+        }
         for (name, scope, secret) in [
             ("shop", "service", SERVICE_TOKEN),
             ("books", "finance", FINANCE_TOKEN),
@@ -150,7 +197,7 @@ impl Config {
     }
 }
 
-fn write_wxpay(toml: &mut String, dir: &Path, account: &WxAccount) {
+fn write_wxpay(toml: &mut String, dir: &Path, account: &WxAccount, platforms: Option<&PlatformStub>) {
     let _ = write!(
         toml,
         "\n[[wxpay]]\nmchid = {:?}\nappids = {:?}\npartner = {}\n",
@@ -163,6 +210,16 @@ fn write_wxpay(toml: &mut String, dir: &Path, account: &WxAccount) {
     for (field, key) in field_names.iter().zip(&account.apiv3_keys) {
         let file = key_file(dir, &format!("{}.{field}", account.mchid), key);
         let _ = writeln!(toml, "{field} = {file:?}");
+    }
+    if let Some(platforms) = platforms {
+        let own = keys::key("merchant_api");
+        let file = key_file(dir, "merchant_api.key.pem", own.private_pem);
+        let _ = write!(
+            toml,
+            "api_url = {:?}\nmerchant_serial = {:?}\nmerchant_private_key_file = {file:?}\n",
+            platforms.wxpay_url(),
+            own.id
+        );
     }
     for key in &account.keys {
         toml.push_str("\n[[wxpay.platform_keys]]\n");
@@ -179,12 +236,19 @@ fn write_wxpay(toml: &mut String, dir: &Path, account: &WxAccount) {
     }
 }
 
-fn write_alipay(toml: &mut String, dir: &Path, account: &AlipayAccount) {
+fn write_alipay(toml: &mut String, dir: &Path, account: &AlipayAccount, platforms: Option<&PlatformStub>) {
     let _ = write!(toml, "\n[[alipay]]\nseller_id = {:?}\n", account.seller_id);
+    if let Some(platforms) = platforms {
+        let _ = writeln!(toml, "api_url = {:?}", platforms.alipay_url());
+    }
     for app_id in &account.app_ids {
         let key = keys::bare_base64(keys::key("alipay_platform").public_pem);
         let file = key_file(dir, "alipay_public_key.txt", &key);
         let _ = write!(toml, "\n[[alipay.apps]]\napp_id = {app_id:?}\nalipay_public_key_file = {file:?}\n");
+        if platforms.is_some() {
+            let file = key_file(dir, "alipay_app.key.pem", keys::key("alipay_app").private_pem);
+            let _ = writeln!(toml, "app_private_key_file = {file:?}");
+        }
     }
 }
 

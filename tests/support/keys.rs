@@ -1,9 +1,10 @@
-//! Named test keys: the platforms' private halves, so that the tests can sign as the platforms do.
+//! Named test keys: the platforms' private halves, so that the tests can sign as the platforms do, and the merchant's own,
+//! with which the ledger signs its requests.
 
 use std::sync::OnceLock;
 
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair, UnparsedPublicKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -14,6 +15,8 @@ pub struct TestKey {
     pub name: &'static str,
     /// What `Wechatpay-Serial` carries: the certificate's serial or the public key's id.
     pub id: &'static str,
+    /// PKCS#8 in PEM.
+    pub private_pem: &'static str,
     /// SPKI in PEM.
     pub public_pem: &'static str,
     /// Self-signed certificate in PEM, for certificate mode.
@@ -29,12 +32,26 @@ impl TestKey {
         self.pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature).expect("sign with a test key");
         STANDARD.encode(signature)
     }
+
+    /// Whether this signature (standard base64) of these bytes is by this key.
+    #[must_use]
+    pub fn verifies(&self, message: &[u8], signature: &str) -> bool {
+        let Ok(signature) = STANDARD.decode(signature) else { return false };
+        let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, self.pair.public_key().as_ref());
+        public.verify(message, &signature).is_ok()
+    }
 }
 
 /// The key of that name, or `None`.
 #[must_use]
 pub fn find_key(name: &str) -> Option<&'static TestKey> {
     all().iter().find(|key| key.name == name)
+}
+
+/// The key that `Wechatpay-Serial` names, or `None`.
+#[must_use]
+pub fn find_key_by_id(id: &str) -> Option<&'static TestKey> {
+    all().iter().find(|key| key.id.eq_ignore_ascii_case(id))
 }
 
 /// The key of that name.
@@ -48,6 +65,7 @@ macro_rules! test_key {
         TestKey {
             name: $name,
             id: $id,
+            private_pem: include_str!(concat!("test-keys/", $name, ".key.pem")),
             public_pem: include_str!(concat!("test-keys/", $name, ".pub.pem")),
             certificate_pem: $certificate,
             pair: parse_pair(include_str!(concat!("test-keys/", $name, ".key.pem"))),
@@ -78,6 +96,8 @@ fn all() -> &'static [TestKey] {
             test_key!("attacker_key", "666666666666666666666666666666666666DEAD", None),
             test_key!("unknown_key", "PUB_KEY_ID_0119000000012026011500000000009999", None),
             test_key!("alipay_platform", "alipay", None),
+            test_key!("merchant_api", "5E1F00D5CAFE00000000000000000000000000A1", None),
+            test_key!("alipay_app", "alipay-app", None),
         ]
     })
 }

@@ -4,6 +4,7 @@
 //! | module | plays |
 //! |---|---|
 //! | [`keys`], [`signer`] | WeChat Pay and Alipay, with code that shares nothing with `paidonce-channel` |
+//! | [`platform_stub`] | the platforms' APIs: answers as prepared, checks and records every request |
 //! | [`wire`] | an HTTP client that can also misbehave |
 //! | [`warehouse`] | the subscriber that gets business effects |
 //! | [`database`] | the ledger's database, read by SQL |
@@ -25,6 +26,7 @@ pub mod config;
 pub mod database;
 pub mod keys;
 pub mod ledger;
+pub mod platform_stub;
 pub mod postgres;
 pub mod process;
 pub mod signer;
