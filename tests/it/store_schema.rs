@@ -78,7 +78,7 @@ async fn two_nodes_that_migrate_at_once_do_it_once() {
     let url = tokio::task::spawn_blocking(postgres::fresh_database).await.unwrap();
     let runs = (0..4).map(|_| paidonce_store::postgres::migrate(&url));
     let applied: Vec<u32> =
-        futures_util::future::join_all(runs).await.into_iter().map(|run| run.expect("migrate")).collect();
+        futures_util::future::join_all(runs).await.into_iter().map(|run| run.expect("migrate").applied).collect();
     assert_eq!(applied.iter().sum::<u32>(), 1, "{applied:?}");
 
     let home = tempfile::tempdir().unwrap();

@@ -13,11 +13,12 @@
 //! | `paidonce_writer_queue_jobs` | gauge, jobs | |
 //! | `paidonce_log_events` | gauge, events in the log | |
 //! | `paidonce_attempts_dropped` | gauge, attempts that `explain` will miss, since the start | |
+//! | `paidonce_owner_rights` | gauge, 1 when the PostgreSQL sessions could change the log: append-only rests on triggers alone | |
 //! | `paidonce_ledger_up` | gauge, 1 when the ledger answered this scrape | |
 
 use std::time::Duration;
 
-use paidonce_app::ledger::Gauges;
+use paidonce_app::ledger::{Gauges, SessionRights};
 use paidonce_order::ids::Channel;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -44,6 +45,7 @@ pub(crate) struct Metrics {
     queue_jobs: Gauge,
     log_events: Gauge,
     attempts_dropped: Gauge,
+    owner_rights: Gauge,
     ledger_up: Gauge,
 }
 
@@ -100,6 +102,7 @@ impl Metrics {
             queue_jobs: Gauge::default(),
             log_events: Gauge::default(),
             attempts_dropped: Gauge::default(),
+            owner_rights: Gauge::default(),
             ledger_up: Gauge::default(),
         };
         metrics.register();
@@ -122,6 +125,8 @@ impl Metrics {
         registry.register("log_events", "Events in the log", self.log_events.clone());
         let help = "Duplicates and refusals not kept for explain, since the start";
         registry.register("attempts_dropped", help, self.attempts_dropped.clone());
+        let help = "1 when the database sessions could change the log, so that append-only rests on triggers alone";
+        registry.register("owner_rights", help, self.owner_rights.clone());
         registry.register("ledger_up", "1 when the ledger answered this scrape", self.ledger_up.clone());
     }
 
@@ -148,6 +153,11 @@ impl Metrics {
         let method = if matches!(method, "GET" | "HEAD" | "POST" | "PUT" | "DELETE") { method } else { "other" };
         let labels = vec![("route", route.to_owned()), ("method", method.to_owned()), ("status", status.to_string())];
         self.requests.get_or_create(&labels).inc();
+    }
+
+    /// Known since the ledger was opened.
+    pub(crate) fn set_owner_rights(&self, rights: Option<&SessionRights>) {
+        self.owner_rights.set(i64::from(rights.is_some_and(SessionRights::is_too_much)));
     }
 
     /// Takes over the ledger's counts; `None` when it did not answer.

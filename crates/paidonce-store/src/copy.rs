@@ -3,7 +3,7 @@
 //! | step | what | guard |
 //! |---|---|---|
 //! | source | the file's lock, one read tx | no `serve` writes while we read |
-//! | target | migrations, one tx, all heads locked | refused unless it is empty; nobody writes while we do |
+//! | target | migrations; then as the writer's role one tx, all heads locked | refused unless it is empty; nobody writes while we do |
 //! | `events` | by shard and position; every link of the hash chain is computed again | a broken chain stops the copy |
 //! | other tables | by primary key | rows are counted on both sides |
 //! | heads | written last; COMMIT | all or nothing: a copy that was cut short leaves the target empty |
@@ -14,18 +14,16 @@ mod batch;
 mod tables;
 
 use std::path::Path;
-use std::str::FromStr;
 
 use futures_util::TryStreamExt;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection, SqliteConnection};
+use sqlx::{Connection, PgConnection, SqliteConnection};
 
 use self::batch::Batch;
 use self::tables::{EVENTS, OTHERS, Table};
 use crate::backend::LockedHead;
 use crate::codec::{evidence_of, metadata_of};
 use crate::hash_chain::{GENESIS, link};
-use crate::postgres::migrate as postgres_migrate;
+use crate::postgres::{migrate as postgres_migrate, service_connection};
 use crate::rows::{self, read_error};
 use crate::sqlite::source;
 use crate::store::{EventRow, Head, StoreError};
@@ -61,8 +59,7 @@ pub async fn copy_to_postgres(
 ) -> Result<CopyReport, StoreError> {
     let (_lock, mut from) = source::open(source).await?;
     postgres_migrate(target).await?;
-    let options = PgConnectOptions::from_str(target).map_err(|error| StoreError::Invalid(error.to_string()))?;
-    let mut to = options.disable_statement_logging().connect().await.map_err(read_error)?;
+    let mut to = service_connection(target).await?;
     let mut tx = to.begin().await.map_err(read_error)?;
     require_empty_in_tx(&mut tx).await?;
     let mut report = CopyReport { tables: Vec::new() };

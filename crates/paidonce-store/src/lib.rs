@@ -25,6 +25,7 @@ pub(crate) mod migrations;
 pub mod options;
 pub mod postgres;
 pub mod rebuild;
+pub mod rights;
 pub(crate) mod rows;
 pub(crate) mod search;
 pub mod sqlite;

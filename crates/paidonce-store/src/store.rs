@@ -12,6 +12,8 @@ use paidonce_order::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use crate::rights::SessionRights;
+
 /// One job for the shard writer.
 #[derive(Debug, Clone)]
 pub struct Work {
@@ -395,6 +397,10 @@ pub trait Store: Send + Sync {
     async fn gauges(&self) -> Result<Gauges, StoreError>;
     /// Can this node write now? `Err` says why not (for `/readyz`).
     async fn check_ready(&self) -> Result<(), StoreError>;
+    /// With which rights the database's sessions work. `None`: this store has no roles (embedded, in memory).
+    fn session_rights(&self) -> Option<&SessionRights> {
+        None
+    }
     /// Stops taking jobs, finishes what was accepted, closes.
     async fn shutdown(&self);
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use paidonce_store::clock::ClockOffset;
 use paidonce_store::options::{Durability, StoreOptions};
+use paidonce_store::rights::{AppendOnly, RolesReport, SessionRights};
 use paidonce_store::store::{Store, StoreError};
 use paidonce_store::{Migrations, PostgresStore, SqliteStore};
 
@@ -73,19 +74,51 @@ pub async fn open(database: &DatabaseConfig, plan: &OpenPlan) -> Result<Arc<dyn 
         }
         DatabaseUrl::Postgres(url) => {
             let store = PostgresStore::connect(url.reveal(), options).await.map_err(stop)?;
+            tell_rights(&store);
             Ok(Arc::new(store))
         }
     }
 }
 
-/// Brings the schema up to date; how many migrations were applied. Errors: [`Stop`].
-pub async fn migrate(database: &DatabaseConfig) -> Result<u32, Stop> {
+/// With which role this process works, once at its start.
+fn tell_rights(store: &PostgresStore) {
+    let Some(SessionRights { login, role, append_only }) = store.session_rights() else { return };
+    match append_only {
+        AppendOnly::RoleAndTriggers => {
+            tracing::info!(login, role, "the database sessions run as {role}, which has no right to change the log");
+        }
+        AppendOnly::TriggersAlone(why) => {
+            tracing::warn!(
+                login,
+                role,
+                "the database sessions run as {role} with the right to change the log: append-only rests on the triggers alone \
+                 ({why})"
+            );
+        }
+    }
+}
+
+/// What [`migrate`] did.
+#[derive(Debug)]
+pub struct Migrated {
+    /// Migrations that were missing.
+    pub applied: u32,
+    /// On PostgreSQL.
+    pub roles: Option<RolesReport>,
+}
+
+/// Brings the schema up to date and sets the rights of the roles. Errors: [`Stop`].
+pub async fn migrate(database: &DatabaseConfig) -> Result<Migrated, Stop> {
     match &database.url {
         DatabaseUrl::Sqlite => {
             make_data_dir(database)?;
-            paidonce_store::sqlite::migrate(&sqlite_file(database)).await.map_err(stop)
+            let applied = paidonce_store::sqlite::migrate(&sqlite_file(database)).await.map_err(stop)?;
+            Ok(Migrated { applied, roles: None })
         }
-        DatabaseUrl::Postgres(url) => paidonce_store::postgres::migrate(url.reveal()).await.map_err(stop),
+        DatabaseUrl::Postgres(url) => {
+            let migrated = paidonce_store::postgres::migrate(url.reveal()).await.map_err(stop)?;
+            Ok(Migrated { applied: migrated.applied, roles: Some(migrated.roles) })
+        }
     }
 }
 

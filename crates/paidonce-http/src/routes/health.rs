@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use actix_web::HttpResponse;
+use paidonce_app::ledger::SessionRights;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -21,10 +22,17 @@ pub(crate) struct Health {
     status: &'static str,
     /// Version of the program.
     version: &'static str,
+    /// Nothing is broken, but a person should know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<&'static str>,
 }
 
+/// Anybody may ask, so that it names no login; the start of the log does.
+const OWNER_RIGHTS: &str =
+    "the database sessions have the right to change the log: append-only rests on the triggers alone";
+
 pub(crate) async fn healthz() -> Result<HttpResponse, Problem> {
-    ok(&Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
+    ok(&Health { status: "ok", version: env!("CARGO_PKG_VERSION"), warning: None })
 }
 
 pub(crate) async fn readyz(call: Call) -> Result<HttpResponse, Problem> {
@@ -33,7 +41,8 @@ pub(crate) async fn readyz(call: Call) -> Result<HttpResponse, Problem> {
     }
     let not_ready = |error: paidonce_app::ledger::StoreError| Problem::new(&problem::NOT_READY, error.to_string());
     call.app().store().check_ready().await.map_err(not_ready)?;
-    ok(&Health { status: "ready", version: env!("CARGO_PKG_VERSION") })
+    let is_too_much = call.app().store().session_rights().is_some_and(SessionRights::is_too_much);
+    ok(&Health { status: "ready", version: env!("CARGO_PKG_VERSION"), warning: is_too_much.then_some(OWNER_RIGHTS) })
 }
 
 pub(crate) async fn metrics(call: Call) -> Result<HttpResponse, Problem> {
@@ -41,6 +50,7 @@ pub(crate) async fn metrics(call: Call) -> Result<HttpResponse, Problem> {
     let gauges = gauges.ok().and_then(Result::ok);
     let metrics = &call.state().metrics;
     metrics.set_gauges(gauges.as_ref());
+    metrics.set_owner_rights(call.app().store().session_rights());
     let text = metrics.encode().map_err(|_| Problem::new(&problem::INTERNAL, "metrics can't be written"))?;
     Ok(HttpResponse::Ok().content_type(OPENMETRICS).body(text))
 }

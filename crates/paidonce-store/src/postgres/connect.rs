@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, PgPool, Row};
+use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Row};
 
 use super::append::{Guards, PostgresSession, Tx};
 use super::attempts::Attempts;
-use super::{PostgresStore, load, migrate};
+use super::rights::{Sessions, confirm};
+use super::{PostgresStore, load, migrate, rights};
 use crate::backend::{Backend, DbError, Session};
 use crate::codec::check_known;
 use crate::options::{Durability, Migrations, StoreOptions};
+use crate::rights::SessionRights;
 use crate::store::StoreError;
 use crate::writer::Writer;
 
@@ -41,40 +43,87 @@ const WRITER_SETTINGS: &[(&str, &str)] = &[
     ("jit", "off"),
 ];
 
-/// Opens the store.
+/// Opens the store. Migrations are the login's work, everything after them is done with the sessions' own rights.
 pub(super) async fn connect(url: &str, options: StoreOptions) -> Result<PostgresStore, StoreError> {
-    let target = PgConnectOptions::from_str(url)
-        .map_err(|error| StoreError::Invalid(format!("the database URL is unreadable: {error}")))?
-        .disable_statement_logging();
+    let Sessions { target, rights } = sessions(url, options.migrations).await?;
+    let role = rights.role.clone();
     let pool = PgPoolOptions::new()
         .max_connections(options.read_connections_max)
         .acquire_timeout(CONNECT_MAX)
+        .after_connect(move |connection, _| {
+            let role = role.clone();
+            Box::pin(async move { confirm(connection, &role).await })
+        })
         .connect_with(target.clone().application_name("paidonce").options([("jit", "off")]))
         .await
         .map_err(|error| unavailable(&error))?;
-    match options.migrations {
-        Migrations::Apply => {
-            migrate::apply(&pool).await?;
-        }
-        Migrations::Require => migrate::require(&pool).await?,
-    }
+    migrate::require(&pool).await?;
     check_server(&pool, options.durability).await?;
     check_versions(&pool).await?;
-    let backend: Arc<dyn Backend> = Arc::new(PostgresBackend::new(&target, &options));
+    let backend: Arc<dyn Backend> = Arc::new(PostgresBackend::new(&target, &rights, &options));
     let writer = Writer::start(&backend, &options);
     let attempts = Attempts::start(pool.clone());
-    Ok(PostgresStore { pool, clock: options.clock, writer, attempts })
+    Ok(PostgresStore { pool, clock: options.clock, rights, writer, attempts })
+}
+
+/// A connection with the service's rights, for commands that write on their own.
+///
+/// Errors: as [`connect`].
+pub(crate) async fn service_connection(url: &str) -> Result<PgConnection, StoreError> {
+    let Sessions { target, rights } = sessions(url, Migrations::Require).await?;
+    first_session(&target, &rights).await
+}
+
+/// Asks as the login how its sessions are to be opened, and tries one of them.
+async fn sessions(url: &str, migrations: Migrations) -> Result<Sessions, StoreError> {
+    let target = PgConnectOptions::from_str(url)
+        .map_err(|error| StoreError::Invalid(format!("the database URL is unreadable: {error}")))?
+        .disable_statement_logging();
+    // A pool only because it goes on trying while the server starts.
+    let login = PgPoolOptions::new().max_connections(1).acquire_timeout(CONNECT_MAX);
+    let login = login.connect_with(target.clone().application_name("paidonce-login")).await;
+    let login = login.map_err(|error| unavailable(&error))?;
+    let found = of_login(&login, &target, migrations).await;
+    login.close().await;
+    let found = found?;
+    first_session(&found.target, &found.rights).await?.close().await.map_err(|error| unavailable(&error))?;
+    Ok(found)
+}
+
+async fn of_login(login: &PgPool, target: &PgConnectOptions, migrations: Migrations) -> Result<Sessions, StoreError> {
+    if migrations == Migrations::Apply {
+        let mut connection = login.acquire().await.map_err(|error| unavailable(&error))?;
+        migrate::apply(&mut connection).await?;
+    }
+    let mut connection = login.acquire().await.map_err(|error| unavailable(&error))?;
+    if let Some(sessions) = rights::sessions(&mut connection, target).await? {
+        return Ok(sessions);
+    }
+    drop(connection);
+    migrate::require(login).await?;
+    Err(StoreError::Invalid("this database has no table `events`".to_owned()))
+}
+
+/// The pool would try again and again, and then say that it took too long.
+async fn first_session(target: &PgConnectOptions, rights: &SessionRights) -> Result<PgConnection, StoreError> {
+    let mut first = target.connect().await.map_err(|error| unavailable(&error))?;
+    match confirm(&mut first, &rights.role).await {
+        Ok(()) => Ok(first),
+        Err(error @ sqlx::Error::Configuration(_)) => Err(StoreError::Invalid(error.to_string())),
+        Err(error) => Err(unavailable(&error)),
+    }
 }
 
 /// Opens writer sessions.
 #[derive(Debug)]
 pub(super) struct PostgresBackend {
     target: PgConnectOptions,
+    role: String,
     guards: Guards,
 }
 
 impl PostgresBackend {
-    pub(super) fn new(target: &PgConnectOptions, options: &StoreOptions) -> Self {
+    pub(super) fn new(target: &PgConnectOptions, rights: &SessionRights, options: &StoreOptions) -> Self {
         let synchronous_commit = match options.durability {
             Durability::Full => "on",
             Durability::Scratch => "off",
@@ -84,7 +133,7 @@ impl PostgresBackend {
             .application_name("paidonce-writer")
             .options(WRITER_SETTINGS.iter().copied())
             .options([("synchronous_commit", synchronous_commit)]);
-        Self { target, guards: guards(options) }
+        Self { target, role: rights.role.clone(), guards: guards(options) }
     }
 }
 
@@ -106,7 +155,11 @@ fn guards(options: &StoreOptions) -> Guards {
 #[async_trait]
 impl Backend for PostgresBackend {
     async fn open(&self) -> Result<Box<dyn Session>, DbError> {
-        let connection = tokio::time::timeout(CONNECT_MAX, self.target.connect())
+        let opened = async {
+            let mut connection = self.target.connect().await?;
+            confirm(&mut connection, &self.role).await.map(|()| connection)
+        };
+        let connection = tokio::time::timeout(CONNECT_MAX, opened)
             .await
             .map_err(|_| DbError::Away(format!("no connection within {} s", CONNECT_MAX.as_secs())))?
             .map_err(|error| DbError::Away(error.to_string()))?;

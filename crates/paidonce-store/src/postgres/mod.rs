@@ -1,16 +1,20 @@
 //! The ledger on PostgreSQL.
 //!
-//! `connect` opens it, `append` and `load` are the writer's side, the others are reads, effects and subscribers.
+//! `migrate`, `roles` and `grants` make it, `connect` and `rights` open it, `append` and `load` are the writer's side, the others
+//! are reads, effects and subscribers.
 
 mod append;
 mod attempts;
 mod connect;
 mod effects;
 mod feed;
+mod grants;
 mod items;
 mod load;
 mod migrate;
 mod queries;
+mod rights;
+mod roles;
 mod subscribers;
 
 use async_trait::async_trait;
@@ -22,13 +26,16 @@ use uuid::Uuid;
 
 use crate::clock::ClockOffset;
 use crate::options::StoreOptions;
+use crate::rights::SessionRights;
 use crate::store::{
     Attempt, Backfill, ClaimedEffect, EffectRow, EventRow, FeedPage, Gauges, ItemRow, OnlyOpen, OrderFilter, Outcome,
     RowCounts, Store, StoreError, SubmitError, Subscriber, TryResult, Work,
 };
 use crate::writer::Writer;
 
-pub use migrate::migrate;
+pub(crate) use connect::service_connection;
+pub use grants::{APPEND_ONLY, GRANTS, READER, TableGrants, WRITER};
+pub use migrate::{Migrated, migrate};
 
 /// Every statement of the writer, for the test that prepares them on PostgreSQL. `{}` takes a list of shards.
 #[cfg(feature = "conformance")]
@@ -40,6 +47,7 @@ pub struct PostgresStore {
     /// For reads and effects; never used by the writer, so that a slow report can't hold up a commit.
     pub(crate) pool: PgPool,
     pub(crate) clock: ClockOffset,
+    rights: SessionRights,
     pub(crate) writer: Writer,
     attempts: attempts::Attempts,
 }
@@ -49,7 +57,7 @@ impl PostgresStore {
     /// writers.
     ///
     /// Errors: [`StoreError::Unavailable`] when the server can't be reached, [`StoreError::Invalid`] when it must not be used
-    /// as it is (fsync off, migrations missing), [`StoreError::Corrupt`] when the log has an event that this version can't decode.
+    /// as it is (fsync off, migrations missing, the login lacks a right), [`StoreError::Corrupt`] when the log has an event that this version can't decode.
     pub async fn connect(url: &str, options: StoreOptions) -> Result<Self, StoreError> {
         connect::connect(url, options).await
     }
@@ -146,6 +154,9 @@ impl Store for PostgresStore {
         effects::prune_effects(self, older_than_ms, limit).await
     }
 
+    fn session_rights(&self) -> Option<&SessionRights> {
+        Some(&self.rights)
+    }
     fn note_attempt(&self, attempt: Attempt) {
         self.attempts.note(attempt);
     }
