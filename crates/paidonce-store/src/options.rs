@@ -52,7 +52,7 @@ pub enum Durability {
 #[cfg(feature = "testing")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WithoutGuards {
-    /// Heads are read without a lock.
+    /// Heads are read without a lock. PostgreSQL only: SQLite has one writer, and its BEGIN IMMEDIATE can't be left out.
     pub head_lock: bool,
     /// Heads are written without comparing the position that was read.
     pub head_compare: bool,
