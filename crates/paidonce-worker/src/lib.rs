@@ -7,6 +7,8 @@
 //! [`backoff`].
 
 pub mod backoff;
+pub mod channel_client;
+pub mod channel_relay;
 mod claiming;
 pub mod deliver;
 pub mod message;
@@ -14,6 +16,8 @@ pub mod relay;
 pub mod sign;
 
 pub use backoff::Schedule;
+pub use channel_client::{AccountDirectory, ChannelClientSettings, HttpChannelClient};
+pub use channel_relay::{ChannelRelay, ChannelRelaySettings, Relays};
 pub use deliver::{Deliverer, Secrets};
 pub use relay::{Relay, RelaySettings};
 pub use sign::SigningSecret;
