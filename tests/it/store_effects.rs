@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use paidonce_store::store::{Backfill, ClaimedEffect, TryResult};
-use paidonce_tests::ledger::{Ledger, open_work, order_no, pay_work, subscriber};
+use paidonce_store::store::{Backfill, CHANNEL_KINDS, ClaimedEffect, EffectRow, TryResult};
+use paidonce_tests::ledger::{Ledger, open_work, order_no, pay_work, refund_work, subscriber};
 use uuid::Uuid;
 
 const LEASE_MS: i64 = 30_000;
@@ -24,10 +24,19 @@ on_every_store! {
     a_removed_subscriber_leaves_nothing_to_send;
     finished_effects_are_pruned_and_open_ones_are_not;
     the_next_due_time_is_that_of_the_next_that_may_go;
+    a_channel_call_waits_for_its_first_due_time;
+    a_stuck_call_holds_up_no_other_matter_of_its_order;
 }
 
 async fn claim(ledger: &Ledger) -> Vec<ClaimedEffect> {
     ledger.store.claim_effects(&["deliver"], LEASE_MS, 100).await.expect("claim")
+}
+
+/// Deliveries in any state, oldest first.
+async fn deliveries(ledger: &Ledger, order_no: Option<&str>) -> Vec<EffectRow> {
+    let mut rows = ledger.store.list_effects(None, order_no, None, 100).await.expect("list");
+    rows.retain(|row| row.kind == "deliver");
+    rows
 }
 
 async fn report(ledger: &Ledger, claimed: &ClaimedEffect, result: TryResult) -> bool {
@@ -109,7 +118,7 @@ async fn a_dead_effect_blocks_its_lane_and_no_other(ledger: Ledger) {
     let dead = ledger.store.list_effects(Some("dead"), None, None, 10).await.expect("list");
     assert_eq!(dead.len(), 1);
     assert_eq!(dead[0].last_error.as_deref(), Some("410 Gone"));
-    let lane = ledger.store.list_effects(None, Some("STUCK"), None, 10).await.expect("list");
+    let lane = deliveries(&ledger, Some("STUCK")).await;
     assert_eq!(lane.iter().map(|one| one.state.as_str()).collect::<Vec<_>>(), ["dead", "pending"]);
     // However long it takes.
     ledger.advance_ms(7 * 24 * 3_600_000);
@@ -180,7 +189,7 @@ async fn an_expired_lease_is_taken_over_and_the_late_report_is_rejected(ledger: 
     for late in [TryResult::Delivered, TryResult::Dead { error: "late".to_owned() }] {
         assert!(!report(&ledger, &slow, late).await);
     }
-    let row = ledger.store.list_effects(None, None, None, 10).await.expect("list").remove(0);
+    let row = deliveries(&ledger, None).await.remove(0);
     assert_eq!((row.state.as_str(), row.lease_token), ("leased", quick.effect.lease_token));
     deliver(&ledger, &quick).await;
     assert!(!report(&ledger, &quick, TryResult::Delivered).await, "once reported, the lease is gone");
@@ -299,7 +308,7 @@ async fn a_removed_subscriber_leaves_nothing_to_send(ledger: Ledger) {
     ledger.commit(open_work("C")).await;
     assert!(!report(&ledger, &held[1], TryResult::Delivered).await, "its lease went with it");
     assert!(claim(&ledger).await.is_empty());
-    let rows = ledger.store.list_effects(None, None, None, 100).await.expect("list");
+    let rows = deliveries(&ledger, None).await;
     assert_eq!(rows.len(), 4);
     assert!(rows.iter().all(|row| row.state == "discarded"), "{rows:?}");
     assert!(ledger.store.delete_subscriber("warehouse").await.is_err(), "there is none");
@@ -333,4 +342,42 @@ async fn the_next_due_time_is_that_of_the_next_that_may_go(ledger: Ledger) {
     let wait = due().await.expect("some");
     assert!((1..=60_000).contains(&wait), "{wait}");
     assert_eq!(ledger.store.next_effect_due_ms(&["refund"]).await.expect("due"), None, "other kinds wait for others");
+}
+
+/// Poll after 15 s, surplus after 10 min, the second refund of a payment a minute after the first: see `FirstDue`.
+async fn a_channel_call_waits_for_its_first_due_time(ledger: Ledger) {
+    let due = async |kind: &'static str| ledger.store.next_effect_due_ms(&[kind]).await.expect("due");
+    ledger.pay("A").await;
+    let poll = due("poll").await.expect("an opened order is polled");
+    assert!((10_000..=15_000).contains(&poll), "{poll}");
+    assert!(ledger.store.claim_effects(CHANNEL_KINDS, LEASE_MS, 10).await.expect("claim").is_empty());
+    ledger.commit(refund_work("A", "R1")).await;
+    ledger.commit(refund_work("A", "R2")).await;
+    let refunds = ledger.store.claim_effects(&["refund"], LEASE_MS, 10).await.expect("claim");
+    assert_eq!(
+        refunds.iter().map(|one| one.effect.subscriber.as_str()).collect::<Vec<_>>(),
+        ["channel:wxpay:1900000001:refund:R1"]
+    );
+    ledger.advance_ms(20_000);
+    let polls = ledger.store.claim_effects(&["poll"], LEASE_MS, 10).await.expect("claim");
+    assert_eq!(polls.len(), 1);
+    assert_eq!(polls[0].effect.call.as_deref(), Some(r#"{"call":"poll"}"#));
+    ledger.advance_ms(45_000);
+    let refunds = ledger.store.claim_effects(&["refund"], LEASE_MS, 10).await.expect("claim");
+    assert!(refunds.iter().any(|one| one.effect.subscriber.ends_with(":R2")), "its minute is over");
+}
+
+/// A lane is (order_no, subscriber): a refund that is stuck for days must not hold up the other refund or a query.
+async fn a_stuck_call_holds_up_no_other_matter_of_its_order(ledger: Ledger) {
+    ledger.pay("A").await;
+    ledger.commit(refund_work("A", "R1")).await;
+    let stuck = ledger.store.claim_effects(CHANNEL_KINDS, LEASE_MS, 10).await.expect("claim").remove(0);
+    let later = TryResult::RetryAfter { delay_ms: 86_400_000, error: "balance short".to_owned() };
+    assert!(report(&ledger, &stuck, later).await);
+    ledger.commit(refund_work("A", "R2")).await;
+    ledger.advance_ms(70_000);
+    let free = ledger.store.claim_effects(CHANNEL_KINDS, LEASE_MS, 10).await.expect("claim");
+    let mut kinds: Vec<_> = free.iter().map(|one| one.effect.kind.as_str()).collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["poll", "refund"]);
 }

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use paidonce_order::command::{OrderCommand, PaymentFact, PaymentRef, StrayCommand, StrayFact, Terms};
-use paidonce_order::ids::{AccountRef, ChannelTradeNo, Digest, OrderNo};
+use paidonce_order::command::{
+    OrderCommand, PaymentFact, PaymentRef, RefundOrigin, RefundRequest, StrayCommand, StrayFact, Terms,
+};
+use paidonce_order::ids::{AccountRef, ChannelTradeNo, Digest, OrderNo, RefundNo};
 use paidonce_order::money::Money;
 use paidonce_order::stray::stray_id;
 use paidonce_order::timestamp::Timestamp;
@@ -150,6 +152,7 @@ pub fn open_work(number: &str) -> Work {
         description: None,
         expires_at: None,
         supersedes: None,
+        sub_mchid: None,
     };
     job(number, OrderCommand::OpenOrder(terms))
 }
@@ -167,6 +170,18 @@ pub fn pay_work(number: &str) -> Work {
     let work = job(number, OrderCommand::RecordPayment(fact));
     let evidence = Some(Arc::new(evidence(number)));
     Work { context: CommandContext { evidence, ..work.context }, ..work }
+}
+
+/// Asks for one yuan of the payment of [`pay_work`] back.
+pub fn refund_work(number: &str, refund_no: &str) -> Work {
+    let request = RefundRequest {
+        payment: None,
+        refund_no: RefundNo::parse(refund_no).unwrap(),
+        amount: Money::fen(100),
+        reason: None,
+        origin: RefundOrigin::Request,
+    };
+    job(number, OrderCommand::RequestRefund(request))
 }
 
 /// Signed bytes that nobody signed: the store keeps them and does not read them.

@@ -221,5 +221,6 @@ fn terms_of_parked(order: &Order, item: &ItemRow, by: &Operator) -> Result<Terms
         description: Some(description.chars().take(DESCRIPTION_CHARS_MAX).collect()),
         expires_at: None,
         supersedes: None,
+        sub_mchid: None,
     })
 }

@@ -40,6 +40,9 @@ pub struct OpenOrder {
     /// The earlier attempt that this one replaces: it is closed first, and if it is paid nothing is opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supersedes: Option<OrderNo>,
+    /// Whose order it is at WeChat Pay, when the account is a service provider's: the platform is asked with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sub_mchid: Option<String>,
 }
 
 impl App {
@@ -89,6 +92,7 @@ impl App {
             description: request.description.clone(),
             expires_at: Some(expires_at),
             supersedes: request.supersedes.clone(),
+            sub_mchid: request.sub_mchid.clone(),
         })
     }
 

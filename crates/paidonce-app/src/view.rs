@@ -337,9 +337,9 @@ pub struct EffectView {
     pub effect_id: String,
     /// First half of its lane.
     pub order_no: String,
-    /// Second half: subscriber, or `channel:<channel>:<account>`.
+    /// Second half: subscriber; for channel calls a text that begins with `channel:`.
     pub subscriber: String,
-    /// `deliver`, `query_payment`, `query_refund`, `refund`, `close`.
+    /// `deliver`, or a channel call: `poll`, `query_payment`, `query_refund`, `refund`, `close`, `surplus`, `query_share`.
     pub kind: String,
     /// The event that caused it.
     pub event_id: String,

@@ -63,6 +63,9 @@ impl Order {
             OrderEvent::ProfitShareConfirmed(fact) | OrderEvent::ProfitShareReturned(fact) => {
                 self.shares.insert(FactKey::of_share(fact), fact.clone());
             }
+            OrderEvent::ProfitShareFollowed { payment, out_order_no } => {
+                self.shares_followed.insert((payment.clone(), out_order_no.clone()));
+            }
             OrderEvent::AttemptClosed(fact) => {
                 self.attempts_closed.insert(fact.account.clone());
             }
@@ -149,6 +152,7 @@ impl Order {
             | OrderEvent::ProfitShareConfirmed(_)
             | OrderEvent::ProfitShareReturned(_)
             | OrderEvent::ProfitShareParked(_)
+            | OrderEvent::ProfitShareFollowed { .. }
             | OrderEvent::AttemptClosed(_)
             | OrderEvent::OrderClosed { .. }
             | OrderEvent::FactConflicted(_)

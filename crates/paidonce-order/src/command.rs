@@ -28,6 +28,13 @@ pub enum OrderCommand {
     /// A verified statement that books nothing but needs a person (a success event that says NOTPAY, a close after
     /// payment without refund fields, ...).
     RecordFlag(FlagFact),
+    /// Follow a profit share that the merchant has started at the channel, by asking until each receiver is final.
+    FollowProfitShare {
+        /// Whose money is shared; `None` means the settling payment.
+        payment: Option<PaymentRef>,
+        /// out_order_no, out_request_no.
+        out_order_no: String,
+    },
     /// Close the order by our own decision.
     CloseOrder {
         /// Why, for the log.
@@ -84,6 +91,9 @@ pub struct Terms {
     /// The earlier attempt that this one replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supersedes: Option<OrderNo>,
+    /// Whose order it is at WeChat Pay when our account is a service provider's: without it the platform can't be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sub_mchid: Option<String>,
 }
 
 /// Names one payment: the account it came in through and the channel's number.

@@ -7,7 +7,7 @@
 //! | `open` | OpenOrder |
 //! | `payment` | RecordPayment |
 //! | `refund` | RequestRefund, RecordRefund |
-//! | `share` | RecordProfitShare |
+//! | `share` | RecordProfitShare, FollowProfitShare |
 //! | `close` | CloseOrder, RecordAttemptClosed |
 //! | `item` | AcceptSurplus, ResolveItem, RecordFlag |
 //! | `adopt` | what waited for one of these, decided in the same command |
@@ -42,6 +42,9 @@ pub fn decide(order_no: &OrderNo, order: &Order, command: OrderCommand) -> Resul
         OrderCommand::RequestRefund(request) => refund::request_refund(&mut draft, request)?,
         OrderCommand::RecordRefund(fact) => refund::record_refund(&mut draft, fact),
         OrderCommand::RecordProfitShare(fact) => share::record_share(&mut draft, fact),
+        OrderCommand::FollowProfitShare { payment, out_order_no } => {
+            share::follow_share(&mut draft, payment, out_order_no)?;
+        }
         OrderCommand::RecordAttemptClosed(fact) => close::record_attempt_closed(&mut draft, fact),
         OrderCommand::RecordFlag(fact) => item::record_flag(&mut draft, fact),
         OrderCommand::AcceptSurplus { payment, by } => item::accept_surplus(&mut draft, &payment, by)?,

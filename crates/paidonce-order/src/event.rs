@@ -100,6 +100,13 @@ pub enum OrderEvent {
     ProfitShareReturned(ShareFact),
     /// A share for an order or payment that we don't know yet.
     ProfitShareParked(ShareFact),
+    /// The merchant has started this share at the channel; it sends no notice to the sharer, so we ask.
+    ProfitShareFollowed {
+        /// Whose money is shared.
+        payment: PaymentRef,
+        /// out_order_no, out_request_no.
+        out_order_no: String,
+    },
     /// One way to pay is closed unpaid.
     AttemptClosed(AttemptFact),
     /// The order is closed unpaid.
@@ -183,6 +190,7 @@ pub const KNOWN_EVENTS: &[(&str, &str)] = &[
     ("ProfitShareConfirmed", VERSION_1),
     ("ProfitShareReturned", VERSION_1),
     ("ProfitShareParked", VERSION_1),
+    ("ProfitShareFollowed", VERSION_1),
     ("AttemptClosed", VERSION_1),
     ("OrderClosed", VERSION_1),
     ("FactConflicted", VERSION_1),
@@ -212,6 +220,7 @@ impl OrderEvent {
             Self::ProfitShareConfirmed(_) => "ProfitShareConfirmed",
             Self::ProfitShareReturned(_) => "ProfitShareReturned",
             Self::ProfitShareParked(_) => "ProfitShareParked",
+            Self::ProfitShareFollowed { .. } => "ProfitShareFollowed",
             Self::AttemptClosed(_) => "AttemptClosed",
             Self::OrderClosed { .. } => "OrderClosed",
             Self::FactConflicted(_) => "FactConflicted",

@@ -126,6 +126,7 @@ impl FactKey {
             OrderEvent::OrderOpened(_)
             | OrderEvent::SurplusAccepted { .. }
             | OrderEvent::RefundRequested { .. }
+            | OrderEvent::ProfitShareFollowed { .. }
             | OrderEvent::OrderClosed { .. }
             | OrderEvent::ItemResolved { .. } => None,
         }

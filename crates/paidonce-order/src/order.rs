@@ -60,6 +60,8 @@ pub struct Order {
     pub attempts_closed: BTreeSet<AccountRef>,
     /// Shares already booked.
     pub shares: BTreeMap<FactKey, ShareFact>,
+    /// Shares that we ask the channel about: payment and out_order_no.
+    pub shares_followed: BTreeSet<(PaymentRef, String)>,
     /// Open and closed items; the key inside the order, [`FactKey::in_order`] is the item_no.
     pub items: BTreeMap<FactKey, Item>,
     /// Why it was closed, when it was.

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{CLOSED_AFTER_PAYMENT, PaymentRef};
+use crate::command::{CLOSED_AFTER_PAYMENT, PaymentRef, RefundFact, RefundOrigin};
 use crate::event::{LedgerEvent, OrderEvent, StrayEvent};
 use crate::idem_key::IdemKey;
-use crate::ids::{AccountRef, ChannelTradeNo, Digest, OrderNo};
+use crate::ids::{AccountRef, Channel, ChannelTradeNo, Digest, OrderNo};
 use crate::money::Money;
-use crate::order::{Item, ItemKind, ItemState, Order, Status};
+use crate::order::{Item, ItemKind, ItemState, Order, RefundState, Status};
 use crate::stray::Stray;
 use crate::timestamp::Timestamp;
 
@@ -143,30 +143,83 @@ pub enum ItemChange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case")]
 pub enum ChannelCall {
+    /// Follow the unpaid order at all its accounts until it is paid, closed or expired.
+    Poll,
     /// Ask what the channel knows of the order.
     QueryPayment {
         /// Where.
         account: AccountRef,
     },
-    /// Ask what became of a refund.
+    /// Ask what became of a refund that we did not ask for.
     QueryRefund {
         /// Where.
         account: AccountRef,
         /// Which.
         refund_no: String,
     },
-    /// Refund.
+    /// Refund, and follow it until it is final.
     Refund {
         /// Where.
         account: AccountRef,
         /// Which.
         refund_no: String,
+        /// How long to wait first, since the platform wants some time between two refunds of one payment.
+        #[serde(default)]
+        spacing_seconds: u32,
     },
     /// Close the way to pay.
     Close {
         /// Where.
         account: AccountRef,
     },
+    /// Decide what becomes of a payment that settles nothing.
+    Surplus {
+        /// Where it came in.
+        account: AccountRef,
+        /// Which.
+        channel_trade_no: ChannelTradeNo,
+    },
+    /// Follow a profit share until each receiver is final.
+    QueryShare {
+        /// Where.
+        account: AccountRef,
+        /// Whose money is shared.
+        channel_trade_no: ChannelTradeNo,
+        /// Which share.
+        out_order_no: String,
+    },
+}
+
+impl ChannelCall {
+    /// The word of `t_effect.kind`.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Poll => "poll",
+            Self::QueryPayment { .. } => "query_payment",
+            Self::QueryRefund { .. } => "query_refund",
+            Self::Refund { .. } => "refund",
+            Self::Close { .. } => "close",
+            Self::Surplus { .. } => "surplus",
+            Self::QueryShare { .. } => "query_share",
+        }
+    }
+
+    /// `t_effect.subscriber`: with the order number the lane, inside which calls are made one after the other. A refund,
+    /// a surplus and a share have a lane of their own, so that one that is stuck holds up nothing else of the order.
+    #[must_use]
+    pub fn lane(&self) -> String {
+        match self {
+            Self::Poll => "channel:poll".to_owned(),
+            Self::QueryPayment { account } => format!("channel:{account}:query"),
+            Self::Refund { account, refund_no, .. } | Self::QueryRefund { account, refund_no } => {
+                format!("channel:{account}:refund:{refund_no}")
+            }
+            Self::Close { account } => format!("channel:{account}:close"),
+            Self::Surplus { account, channel_trade_no } => format!("channel:{account}:surplus:{channel_trade_no}"),
+            Self::QueryShare { account, out_order_no, .. } => format!("channel:{account}:share:{out_order_no}"),
+        }
+    }
 }
 
 /// All row changes of one event.
@@ -327,6 +380,7 @@ fn flow_row(order_no: &OrderNo, event: &OrderEvent, idem_key: &IdemKey) -> Optio
         | OrderEvent::RefundSplit { .. }
         | OrderEvent::RefundNumberTaken { .. }
         | OrderEvent::ProfitShareParked(_)
+        | OrderEvent::ProfitShareFollowed { .. }
         | OrderEvent::AttemptClosed(_)
         | OrderEvent::OrderClosed { .. }
         | OrderEvent::FactConflicted(_)
@@ -360,24 +414,35 @@ fn item_changes(order_no: &OrderNo, before: &Order, after: &Order) -> Vec<ItemCh
 /// What an event wants to know from a channel, or wants it to do.
 fn channel_calls(event: &OrderEvent, before: &Order) -> Vec<ChannelCall> {
     match event {
+        OrderEvent::OrderOpened(_) => vec![ChannelCall::Poll],
         // The refund proves a payment that nobody has told us of: ask.
         OrderEvent::RefundParked(fact) => {
             vec![ChannelCall::QueryPayment { account: fact.payment.account.clone() }]
         }
-        OrderEvent::FactFlagged(fact) if fact.code == CLOSED_AFTER_PAYMENT => {
+        OrderEvent::FactFlagged(fact) if asks_for_a_query(&fact.code) => {
             vec![ChannelCall::QueryPayment { account: fact.account.clone() }]
         }
         OrderEvent::RefundRequested { payment, refund_no, .. } => {
-            vec![ChannelCall::Refund { account: payment.account.clone(), refund_no: refund_no.to_string() }]
+            let (account, refund_no) = (payment.account.clone(), refund_no.to_string());
+            vec![ChannelCall::Refund { account, refund_no, spacing_seconds: refund_spacing(before, payment) }]
+        }
+        // A difference of cumulative figures: only the refund's own query has an exact one.
+        OrderEvent::RefundConfirmed { fact, derived: true, .. } => vec![query_refund(fact)],
+        OrderEvent::RefundStalled { fact } if !is_followed(before, fact) => vec![query_refund(fact)],
+        OrderEvent::SurplusPaymentRecorded { fact, .. } => {
+            let PaymentRef { account, channel_trade_no } = fact.payment.clone();
+            vec![ChannelCall::Surplus { account, channel_trade_no }]
+        }
+        OrderEvent::ProfitShareFollowed { payment, out_order_no } => {
+            let PaymentRef { account, channel_trade_no } = payment.clone();
+            vec![ChannelCall::QueryShare { account, channel_trade_no, out_order_no: out_order_no.clone() }]
         }
         OrderEvent::OrderClosed { .. } => {
             let accounts = before.terms.iter().flat_map(|terms| &terms.accounts);
             let open = accounts.filter(|account| !before.attempts_closed.contains(*account));
             open.map(|account| ChannelCall::Close { account: account.clone() }).collect()
         }
-        OrderEvent::OrderOpened(_)
-        | OrderEvent::PaymentConfirmed(_)
-        | OrderEvent::SurplusPaymentRecorded { .. }
+        OrderEvent::PaymentConfirmed(_)
         | OrderEvent::PaymentParked(_)
         | OrderEvent::SurplusAccepted { .. }
         | OrderEvent::RefundConfirmed { .. }
@@ -393,6 +458,36 @@ fn channel_calls(event: &OrderEvent, before: &Order) -> Vec<ChannelCall> {
         | OrderEvent::FactFlagged(_)
         | OrderEvent::ItemResolved { .. } => Vec::new(),
     }
+}
+
+/// Flags that the platform's own answer may explain. The words are those of the channels' adapters.
+fn asks_for_a_query(code: &str) -> bool {
+    [CLOSED_AFTER_PAYMENT, "closed_without_refund", "refund_without_amount", "trade_state_disagrees"].contains(&code)
+}
+
+fn query_refund(fact: &RefundFact) -> ChannelCall {
+    ChannelCall::QueryRefund { account: fact.payment.account.clone(), refund_no: fact.refund_no.to_string() }
+}
+
+/// Whether the refund was asked for by us: then its `refund` call follows it to the end.
+fn is_followed(before: &Order, fact: &RefundFact) -> bool {
+    let known = before.find_payment(&fact.payment).and_then(|payment| payment.find_refund(&fact.refund_no));
+    known.is_some_and(|refund| match refund.origin {
+        RefundOrigin::Request | RefundOrigin::Surplus => true,
+        RefundOrigin::Platform => false,
+    })
+}
+
+/// Between two refunds of one payment: WeChat Pay one minute, Alipay three seconds.
+/// Source: WeChat Pay document 4012556457; Alipay refund guide.
+fn refund_spacing(before: &Order, payment: &PaymentRef) -> u32 {
+    let seconds = match payment.account.channel {
+        Channel::Wxpay => 60,
+        Channel::Alipay => 3,
+    };
+    let refunds = before.find_payment(payment).map(|known| known.refunds.as_slice()).unwrap_or_default();
+    let open = refunds.iter().filter(|refund| matches!(refund.state, RefundState::Requested | RefundState::Stalled));
+    u32::try_from(open.count()).unwrap_or(u32::MAX).saturating_mul(seconds)
 }
 
 fn stray_changes(stray_id: &str, event: &StrayEvent) -> RowChanges {

@@ -288,7 +288,7 @@ pub struct ItemClose {
     pub shard: u16,
 }
 
-/// A new row of `t_effect`, due at once.
+/// A new row of `t_effect`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectWrite {
     /// Key, UUIDv7.
@@ -307,8 +307,10 @@ pub struct EffectWrite {
     pub event_id: Uuid,
     /// JSON, for channel calls.
     pub call: Option<String>,
-    /// recorded_at of the event: due_at and created_at.
+    /// recorded_at of the event.
     pub created_at: Timestamp,
+    /// First try: at once, unless the kind has a first due time.
+    pub due_at: Timestamp,
 }
 
 /// A move of a head, from exactly this position.

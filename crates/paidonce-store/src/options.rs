@@ -21,6 +21,8 @@ pub struct StoreOptions {
     pub migrations: Migrations,
     /// Whether commits are waited for until they are on disk.
     pub durability: Durability,
+    /// When a channel call is tried first.
+    pub first_due: FirstDue,
     /// Pushes "now" in test builds.
     pub clock: ClockOffset,
     /// Fault points of the writer.
@@ -28,6 +30,21 @@ pub struct StoreOptions {
     /// Guards left out, to prove that the others hold. Test builds only.
     #[cfg(feature = "testing")]
     pub without: WithoutGuards,
+}
+
+/// When channel calls are tried first; kinds that are not named here at once, refunds after their spacing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstDue {
+    /// `poll`, after the order was opened: most orders are paid, and their callback is here, before that.
+    pub poll_ms: i64,
+    /// `surplus`, after the money came in: time for a person to accept it or to stop the automatic refund.
+    pub surplus_ms: i64,
+}
+
+impl Default for FirstDue {
+    fn default() -> Self {
+        Self { poll_ms: 15_000, surplus_ms: 600_000 }
+    }
 }
 
 /// What opening does about migrations.
@@ -69,6 +86,7 @@ impl Default for StoreOptions {
             cached_aggregates_max: 50_000,
             migrations: Migrations::Require,
             durability: Durability::Full,
+            first_due: FirstDue::default(),
             clock: ClockOffset::default(),
             faults: Faults::default(),
             #[cfg(feature = "testing")]

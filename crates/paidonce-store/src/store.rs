@@ -267,9 +267,9 @@ pub struct EffectRow {
     pub shard: u16,
     /// Lane, first half.
     pub order_no: String,
-    /// Lane, second half: subscriber name, or `channel:<channel>:<account>` for channel calls.
+    /// Lane, second half: subscriber name, or for channel calls a text that begins with `channel:`.
     pub subscriber: String,
-    /// What to do: `deliver`, `query_payment`, `query_refund`, `refund`, `close`.
+    /// What to do: `deliver`, or one of [`CHANNEL_KINDS`].
     pub kind: String,
     /// The event that caused it: `webhook-id`.
     pub event_id: Uuid,
@@ -288,6 +288,10 @@ pub struct EffectRow {
     /// Arguments of a channel call, JSON; empty for deliveries.
     pub call: Option<String>,
 }
+
+/// Kinds of effects that ask a platform, or may: what the channel relay claims.
+pub const CHANNEL_KINDS: &[&str] =
+    &["poll", "query_payment", "query_refund", "refund", "close", "surplus", "query_share"];
 
 /// A claimed effect and its event.
 #[derive(Debug, Clone, PartialEq, Eq)]

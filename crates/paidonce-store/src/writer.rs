@@ -83,6 +83,7 @@ impl Writer {
                 cache: Cache::new(options.cached_aggregates_max),
                 clock: options.clock.clone(),
                 faults: options.faults.clone(),
+                first_due: options.first_due,
                 stop_reason: Arc::clone(&stop_reason),
                 session: None,
             };

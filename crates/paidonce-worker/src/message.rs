@@ -115,6 +115,9 @@ fn tell(event: OrderEvent) -> Told {
         OrderEvent::ProfitShareConfirmed(fact)
         | OrderEvent::ProfitShareReturned(fact)
         | OrderEvent::ProfitShareParked(fact) => tell_share(&fact),
+        OrderEvent::ProfitShareFollowed { payment, out_order_no } => {
+            told(None, with_payment(&payment, json!({ "out_order_no": out_order_no })))
+        }
         OrderEvent::AttemptClosed(fact) => tell_attempt(&fact),
         OrderEvent::OrderClosed { reason } => told(None, json!({ "reason": reason })),
         OrderEvent::FactConflicted(fact) | OrderEvent::FactFlagged(fact) => tell_flag(&fact),
@@ -154,7 +157,7 @@ fn with_operator(by: &Operator, data: Value) -> Value {
 
 fn tell_terms(terms: &Terms) -> Told {
     let data = json!({ "accounts": terms.accounts, "description": terms.description, "expires_at": terms.expires_at,
-                       "supersedes": terms.supersedes });
+                       "supersedes": terms.supersedes, "sub_mchid": terms.sub_mchid });
     told(None, with_money(terms.amount, data))
 }
 

@@ -10,6 +10,9 @@ use crate::order::{ParkedFact, Status};
 /// Longest description, in characters. Source: Alipay `subject` (256); WeChat `description` is shorter.
 const DESCRIPTION_CHARS_MAX: usize = 256;
 
+/// Longest sub_mchid. Source: WeChat Pay API v3, `sub_mchid` string(32).
+const SUB_MCHID_CHARS_MAX: usize = 32;
+
 /// Most accounts of one order: a limit so that no row and no event grows without bound.
 const ACCOUNTS_MAX: usize = 20;
 
@@ -56,16 +59,23 @@ fn checked(draft: &Draft<'_>, mut terms: Terms) -> Result<Terms, OrderError> {
     if terms.description.as_ref().is_some_and(|text| text.chars().count() > DESCRIPTION_CHARS_MAX) {
         return invalid("description", format!("may have at most {DESCRIPTION_CHARS_MAX} characters"));
     }
+    if terms.sub_mchid.as_deref().is_some_and(|text| !is_sub_mchid(text)) {
+        return invalid("sub_mchid", format!("must have 1 to {SUB_MCHID_CHARS_MAX} digits, such as 1900000109"));
+    }
     if terms.supersedes.as_ref() == Some(draft.order_no) {
         return invalid("supersedes", "an order can't replace itself".to_owned());
     }
     Ok(terms)
 }
 
+fn is_sub_mchid(text: &str) -> bool {
+    (1..=SUB_MCHID_CHARS_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// `expires_at` is not compared: a caller that leaves it out gets a default made from the clock, which differs at every
 /// repetition; the first one stays.
 fn differing_field(known: &Terms, asked: &Terms) -> Option<&'static str> {
-    let Terms { amount, accounts, description, expires_at: _, supersedes } = known;
+    let Terms { amount, accounts, description, expires_at: _, supersedes, sub_mchid } = known;
     if amount.amount_minor != asked.amount.amount_minor {
         Some("amount_minor")
     } else if amount.currency != asked.amount.currency {
@@ -74,6 +84,8 @@ fn differing_field(known: &Terms, asked: &Terms) -> Option<&'static str> {
         Some("accounts")
     } else if *supersedes != asked.supersedes {
         Some("supersedes")
+    } else if *sub_mchid != asked.sub_mchid {
+        Some("sub_mchid")
     } else if *description != asked.description {
         Some("description")
     } else {

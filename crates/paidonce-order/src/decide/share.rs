@@ -1,7 +1,9 @@
 //! RecordProfitShare: shared money that moved. It waits until the order is paid and its payment is known.
+//! FollowProfitShare: the merchant has started a share, and the channel tells only its receivers of it, so we ask.
 
 use super::draft::{Draft, Note};
-use crate::command::{ShareFact, ShareKind};
+use crate::command::{PaymentRef, ShareFact, ShareKind};
+use crate::error::OrderError;
 use crate::event::OrderEvent;
 use crate::fact_key::FactKey;
 use crate::idem_key::escape;
@@ -39,6 +41,34 @@ pub(super) fn record_share(draft: &mut Draft<'_>, fact: ShareFact) {
         ShareKind::Shared => OrderEvent::ProfitShareConfirmed(fact),
         ShareKind::Returned => OrderEvent::ProfitShareReturned(fact),
     });
+}
+
+/// Following twice is one following. An unpaid order has nothing to share.
+pub(super) fn follow_share(
+    draft: &mut Draft<'_>,
+    payment: Option<PaymentRef>,
+    out_order_no: String,
+) -> Result<(), OrderError> {
+    let order_no = draft.order_no.clone();
+    let is_usable = (1..=SHARE_NO_BYTES_MAX).contains(&out_order_no.len())
+        && out_order_no.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-|*@".contains(&byte));
+    if !is_usable {
+        let problem = format!("must have 1 to {SHARE_NO_BYTES_MAX} letters, digits and _-|*@");
+        return Err(OrderError::InvalidTerms { field: "out_order_no", problem });
+    }
+    if draft.status() == Status::Unopened {
+        return Err(OrderError::NotOpened { order_no });
+    }
+    let order = draft.order();
+    let known = match &payment {
+        Some(named) => order.find_payment(named).filter(|known| known.fact.payment == *named),
+        None => order.settling_payment(),
+    };
+    let payment = known.ok_or(OrderError::NoSuchPayment { order_no })?.fact.payment.clone();
+    if !order.shares_followed.contains(&(payment.clone(), out_order_no.clone())) {
+        draft.emit(OrderEvent::ProfitShareFollowed { payment, out_order_no });
+    }
+    Ok(())
 }
 
 fn note(fact: &ShareFact) -> Note<'_> {

@@ -213,6 +213,23 @@ fn a_refund_of_an_unknown_payment_is_parked_in_every_state() {
 }
 
 #[test]
+fn following_a_share() {
+    check(vec![
+        row("unopened", unopened(), follow(None, "P1"), "rejected order_not_opened => UNOPENED"),
+        row("pending, nothing to share", pending(), follow(None, "P1"), "rejected no_such_payment => PENDING"),
+        row("pending, surplus named", pending_with_surplus(), follow(Some(T1), "P1"), "ProfitShareFollowed => PENDING"),
+        row("paid", paid(), follow(None, "P1"), "ProfitShareFollowed => PAID"),
+        row("paid, payment named", paid(), follow(Some(T1), "P1"), "ProfitShareFollowed => PAID"),
+        row("paid, payment unknown", paid(), follow(Some(T9), "P1"), "rejected no_such_payment => PAID"),
+        row("paid, same again", with(paid(), follow(None, "P1")), follow(Some(T1), "P1"), "nothing => PAID"),
+        row("paid, another share", with(paid(), follow(None, "P1")), follow(None, "P2"), "ProfitShareFollowed => PAID"),
+        row("paid, unusable number", paid(), follow(None, ""), "rejected invalid_terms => PAID"),
+        row("refunded", refunded_in_full(), follow(None, "P1"), "ProfitShareFollowed => REFUNDED"),
+        row("closed", closed(), follow(None, "P1"), "rejected no_such_payment => CLOSED"),
+    ]);
+}
+
+#[test]
 fn a_profit_share_in_every_state() {
     check(vec![
         row("unopened", unopened(), share(T1, "P1", "A", 10), "ProfitShareParked => UNOPENED"),

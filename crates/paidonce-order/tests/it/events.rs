@@ -60,6 +60,7 @@ fn payment_samples() -> Vec<OrderEvent> {
         description: Some("two tickets".to_owned()),
         expires_at: Some(at(604_800)),
         supersedes: Some(paidonce_order::OrderNo::parse("2025010812345677").unwrap()),
+        sub_mchid: Some("1900000109".to_owned()),
         ..terms(Money::fen(8888), &[WX, ALI])
     };
     let paid = paid_sample();
@@ -122,6 +123,7 @@ fn other_samples() -> Vec<OrderEvent> {
     };
     let item_no = "WXPAY:2025010812345678:FLAG:0011223344556677".to_owned();
     vec![
+        OrderEvent::ProfitShareFollowed { payment: shared.payment.clone(), out_order_no: "P1".to_owned() },
         OrderEvent::ProfitShareConfirmed(shared.clone()),
         OrderEvent::ProfitShareReturned(returned),
         OrderEvent::ProfitShareParked(shared),

@@ -2,6 +2,7 @@
 
 use super::support::*;
 use paidonce_order::OrderEvent;
+use paidonce_order::project::ChannelCall;
 
 const T1: (&str, &str) = (WX, "T1");
 
@@ -82,7 +83,11 @@ fn an_order_whose_ways_to_pay_were_all_closed_before_is_closed_when_opened() {
     let mut ledger = Ledger::after(vec![closed_at(WX), closed_at(ALI)]);
     assert_eq!(ledger.hear(open()), "OrderOpened + OrderClosed");
     let calls: Vec<_> = ledger.changes.iter().flat_map(|changes| changes.calls.clone()).collect();
-    assert_eq!(calls, [], "there is nothing left to close at the channels");
+    assert_eq!(
+        calls,
+        [ChannelCall::Poll],
+        "there is nothing left to close at the channels; the poll ends at its first look"
+    );
 }
 
 #[test]

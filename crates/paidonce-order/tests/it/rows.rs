@@ -48,14 +48,99 @@ fn channels_are_called_for_what_an_event_leaves_open() {
     let calls_of = |ledger: &Ledger| -> Vec<ChannelCall> { ledger.changes.last().unwrap().calls.clone() };
     let parked = Ledger::after(vec![open(), refunded(T1, "R1", 1)]);
     assert_eq!(calls_of(&parked), [ChannelCall::QueryPayment { account: account(WX) }]);
-    let asked = Ledger::after(vec![open(), pay(WX, "T1", 8888), request(None, "R1", 1)]);
-    assert_eq!(calls_of(&asked), [ChannelCall::Refund { account: account(WX), refund_no: "R1".to_owned() }]);
+    let opened = Ledger::after(vec![open()]);
+    assert_eq!(calls_of(&opened), [ChannelCall::Poll]);
+    let surplus = Ledger::after(vec![open(), pay(WX, "T1", 8888), pay(ALI, "T2", 8888)]);
+    let trade_no = payment_ref(ALI, "T2").channel_trade_no;
+    assert_eq!(
+        calls_of(&surplus),
+        [ChannelCall::Surplus { account: account(ALI), channel_trade_no: trade_no.clone() }]
+    );
     let closed = Ledger::after(vec![open(), closed_at(ALI), close()]);
     assert_eq!(calls_of(&closed), [ChannelCall::Close { account: account(WX) }], "the other one is closed already");
     let doubtful = Ledger::after(vec![open(), pay(WX, "T1", 8888), closed_at(WX)]);
     assert_eq!(calls_of(&doubtful), [ChannelCall::QueryPayment { account: account(WX) }]);
-    let flagged = Ledger::after(vec![open(), flag("trade_state_disagrees")]);
+    let disagrees = Ledger::after(vec![open(), flag("trade_state_disagrees")]);
+    assert_eq!(calls_of(&disagrees), [ChannelCall::QueryPayment { account: account(WX) }]);
+    let flagged = Ledger::after(vec![open(), flag("attempt_failed")]);
     assert_eq!(calls_of(&flagged), []);
+}
+
+#[test]
+fn refunds_of_one_payment_are_spaced_as_their_platform_wants() {
+    let spacing_of = |ledger: &Ledger| match ledger.changes.last().unwrap().calls.as_slice() {
+        [ChannelCall::Refund { spacing_seconds, .. }] => *spacing_seconds,
+        other => panic!("{other:?}"),
+    };
+    for (at_account, seconds) in [(WX, 60), (ALI, 3)] {
+        let mut ledger = Ledger::after(vec![open(), pay(at_account, "T1", 8888)]);
+        for (count, number) in (0..).zip(["R1", "R2", "R3"]) {
+            ledger.tell(request(None, number, 100)).unwrap();
+            assert_eq!(spacing_of(&ledger), count * seconds, "{at_account} {number}");
+        }
+        ledger.tell(refunded((at_account, "T1"), "R1", 100)).unwrap();
+        ledger.tell(request(None, "R4", 100)).unwrap();
+        assert_eq!(spacing_of(&ledger), 2 * seconds, "a refund that is done asks for no distance");
+    }
+}
+
+#[test]
+fn a_refund_of_ours_is_followed_by_its_own_call_and_one_of_the_platform_by_a_query() {
+    let calls_of = |ledger: &Ledger| -> Vec<ChannelCall> { ledger.changes.last().unwrap().calls.clone() };
+    let query = |at_account: &str, number: &str| ChannelCall::QueryRefund {
+        account: account(at_account),
+        refund_no: number.to_owned(),
+    };
+    let mut ledger = Ledger::after(vec![open(), pay(WX, "T1", 8888), request(None, "R1", 1)]);
+    ledger.tell(refund_stalled(T1, "R1", 1)).unwrap();
+    assert_eq!(calls_of(&ledger), [], "the refund call is still at it");
+    ledger.tell(refund_stalled(T1, "CONSOLE", 1)).unwrap();
+    assert_eq!(calls_of(&ledger), [query(WX, "CONSOLE")]);
+    let mut ledger = Ledger::after(vec![open(), pay(ALI, "T1", 8888)]);
+    ledger.tell(refunded_in_all((ALI, "T1"), "CONSOLE", 100)).unwrap();
+    assert_eq!(calls_of(&ledger), [query(ALI, "CONSOLE")], "only the query has an exact figure");
+}
+
+#[test]
+fn every_call_has_a_lane_and_lanes_of_different_matters_differ() {
+    let (number, trade_no) = ("R1".to_owned(), payment_ref(WX, "T1").channel_trade_no);
+    let calls = [
+        (ChannelCall::Poll, "poll", "channel:poll"),
+        (ChannelCall::QueryPayment { account: account(WX) }, "query_payment", "channel:wxpay:1900000001:query"),
+        (
+            ChannelCall::Refund { account: account(WX), refund_no: number.clone(), spacing_seconds: 60 },
+            "refund",
+            "channel:wxpay:1900000001:refund:R1",
+        ),
+        (
+            ChannelCall::QueryRefund { account: account(WX), refund_no: number },
+            "query_refund",
+            "channel:wxpay:1900000001:refund:R1",
+        ),
+        (ChannelCall::Close { account: account(WX) }, "close", "channel:wxpay:1900000001:close"),
+        (
+            ChannelCall::Surplus { account: account(WX), channel_trade_no: trade_no.clone() },
+            "surplus",
+            "channel:wxpay:1900000001:surplus:T1",
+        ),
+        (
+            ChannelCall::QueryShare { account: account(WX), channel_trade_no: trade_no, out_order_no: "P1".to_owned() },
+            "query_share",
+            "channel:wxpay:1900000001:share:P1",
+        ),
+    ];
+    for (call, kind, lane) in calls {
+        assert_eq!((call.kind(), call.lane().as_str()), (kind, lane));
+        let text = serde_json::to_string(&call).unwrap();
+        assert_eq!(serde_json::from_str::<ChannelCall>(&text).unwrap(), call, "{text}");
+    }
+}
+
+#[test]
+fn a_refund_call_of_an_earlier_release_has_no_spacing() {
+    let text = r#"{"call":"refund","account":"wxpay:1900000001","refund_no":"R1"}"#;
+    let read: ChannelCall = serde_json::from_str(text).unwrap();
+    assert_eq!(read, ChannelCall::Refund { account: account(WX), refund_no: "R1".to_owned(), spacing_seconds: 0 });
 }
 
 #[test]

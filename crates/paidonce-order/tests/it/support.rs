@@ -50,7 +50,7 @@ pub fn operator() -> Operator {
 
 pub fn terms(amount: Money, accounts: &[&str]) -> Terms {
     let accounts = accounts.iter().map(|text| account(text)).collect();
-    Terms { amount, accounts, description: None, expires_at: None, supersedes: None }
+    Terms { amount, accounts, description: None, expires_at: None, supersedes: None, sub_mchid: None }
 }
 
 /// Opens the order of these tests: 88.88 yuan, payable at WX and ALI.
@@ -134,6 +134,11 @@ pub fn share_fact(trade: (&str, &str), share_no: &str, receiver: &str, fen: i64)
         occurred_at: at(120),
         content: digest(&format!("{trade:?}/{share_no}/{receiver}/{fen}")),
     }
+}
+
+pub fn follow(trade: Option<(&str, &str)>, out_order_no: &str) -> OrderCommand {
+    let payment = trade.map(|(at, no)| payment_ref(at, no));
+    OrderCommand::FollowProfitShare { payment, out_order_no: out_order_no.to_owned() }
 }
 
 pub fn share(trade: (&str, &str), share_no: &str, receiver: &str, fen: i64) -> OrderCommand {

@@ -17,7 +17,7 @@ pub(super) struct Effect {
 }
 
 impl Effect {
-    /// Pending, due at once.
+    /// Pending.
     pub(super) fn new(effect: EffectWrite) -> Self {
         let row = EffectRow {
             effect_id: effect.effect_id,
@@ -29,7 +29,7 @@ impl Effect {
             position: effect.position,
             state: "pending".to_owned(),
             attempts: 0,
-            due_at: effect.created_at,
+            due_at: effect.due_at,
             lease_token: None,
             last_error: None,
             call: effect.call,
@@ -204,6 +204,7 @@ impl Tables {
                 event_id: row.event_id,
                 call: None,
                 created_at: now,
+                due_at: now,
             })
             .collect();
         let count = u64::try_from(made.len()).unwrap_or(u64::MAX);

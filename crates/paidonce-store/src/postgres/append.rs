@@ -103,10 +103,10 @@ closed_items AS (
 ),
 new_effects AS (
     INSERT INTO t_effect (effect_id, shard, position, order_no, subscriber, kind, event_id, call, due_at, created_at)
-    SELECT effect_id, shard, position, order_no, subscriber, kind, event_id, call::json, created_at, created_at
+    SELECT effect_id, shard, position, order_no, subscriber, kind, event_id, call::json, due_at, created_at
       FROM unnest($82::uuid[], $83::smallint[], $84::bigint[], $85::text[], $86::text[], $87::text[], $88::uuid[],
-                  $89::text[], $90::timestamptz[])
-        AS w (effect_id, shard, position, order_no, subscriber, kind, event_id, call, created_at)
+                  $89::text[], $90::timestamptz[], $107::timestamptz[])
+        AS w (effect_id, shard, position, order_no, subscriber, kind, event_id, call, created_at, due_at)
 ),
 new_evidence AS (
     INSERT INTO t_evidence (shard, digest, channel, account, source, headers, body, key_id, received_at)
@@ -223,7 +223,7 @@ impl Session for PostgresSession {
             timed(bind_versions(&append.versions).execute(&mut self.connection)).await?;
         }
         let query = bind_append(append).bind(self.guards.any_order).bind(self.guards.any_head);
-        let query = bind_evidence(query, append)?;
+        let query = bind_evidence(query, append)?.bind(col(&append.effects, |effect| at(effect.due_at)));
         let row = timed(query.fetch_one(&mut self.connection)).await?;
         let moved: Vec<String> = row.try_get("orders").map_err(|error| db_error(&error))?;
         let heads: Vec<i16> = row.try_get("shards").map_err(|error| db_error(&error))?;

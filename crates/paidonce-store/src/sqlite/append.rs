@@ -85,7 +85,7 @@ UPDATE t_item SET state = w.value ->> 1, closed_at = w.value ->> 2
 pub(super) const EFFECTS: &str = "\
 INSERT INTO t_effect (effect_id, shard, position, order_no, subscriber, kind, event_id, call, due_at, created_at)
 SELECT unhex(value ->> 0), value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, unhex(value ->> 6), value ->> 7,
-       value ->> 8, value ->> 8
+       value ->> 8, value ->> 9
   FROM json_each($1)";
 
 /// Named by the digest of its bytes: a row that is there already is the same row.
@@ -477,6 +477,7 @@ fn effect(effect: &EffectWrite) -> impl Serialize {
         effect.kind,
         hex::encode(effect.event_id.as_bytes()),
         &effect.call,
+        effect.due_at.as_micros(),
         effect.created_at.as_micros(),
     )
 }

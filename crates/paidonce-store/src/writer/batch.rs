@@ -30,6 +30,7 @@ use crate::backend::{
 use crate::clock::ClockOffset;
 use crate::codec::decode;
 use crate::fault::Faults;
+use crate::options::FirstDue;
 use crate::store::{EventRow, SubmitError};
 
 /// Jobs in one batch.
@@ -80,6 +81,7 @@ pub(super) struct Shard {
     pub(super) cache: Cache,
     pub(super) clock: ClockOffset,
     pub(super) faults: Faults,
+    pub(super) first_due: FirstDue,
     pub(super) stop_reason: Arc<StopReason>,
     pub(super) session: Option<Box<dyn Session>>,
 }
@@ -254,6 +256,7 @@ impl Shard {
             states,
             keys: found.into_iter().map(|key| (key.idem_key.clone(), key)).collect(),
             subscribers: self.cache.subscribers.as_ref().map(|(_, list)| Arc::clone(list)).unwrap_or_default(),
+            first_due: self.first_due,
             versions: self.cache.versions.clone(),
             heads: opening.heads,
         })

@@ -23,6 +23,7 @@ use crate::backend::{
 use crate::codec::{Place, metadata_json, uuid_v7};
 use crate::fault::Faults;
 use crate::hash_chain;
+use crate::options::FirstDue;
 use crate::store::{CommandContext, EventRow, Outcome, Receipt, ReceiptEvent, SubmitError, Subscriber, Target, Work};
 
 /// The aggregate that a job is for.
@@ -48,6 +49,8 @@ pub(super) struct Basis {
     pub(super) keys: HashMap<String, StoredKey>,
     /// Who gets effects.
     pub(super) subscribers: Arc<Vec<Subscriber>>,
+    /// When channel calls are tried first.
+    pub(super) first_due: FirstDue,
     /// Pairs (event type, version) known to be in `t_event_version`.
     pub(super) versions: HashSet<(&'static str, &'static str)>,
 }
@@ -108,6 +111,7 @@ struct Planner {
     working: HashMap<AggregateKey, Working>,
     keys: HashMap<String, StoredKey>,
     subscribers: Arc<Vec<Subscriber>>,
+    first_due: FirstDue,
     versions: HashSet<(&'static str, &'static str)>,
     evidence: HashSet<(u16, Digest)>,
     items: HashMap<String, usize>,
@@ -141,6 +145,7 @@ impl Planner {
             working: working.collect(),
             keys: basis.keys,
             subscribers: basis.subscribers,
+            first_due: basis.first_due,
             versions: basis.versions,
             evidence: HashSet::new(),
             items: HashMap::new(),
@@ -303,7 +308,7 @@ impl Planner {
             self.push_effect(place, (event_id, position), subscriber.name.clone(), None);
         }
         for call in &changes.calls {
-            self.push_effect(place, (event_id, position), lane_of(call), Some(call));
+            self.push_effect(place, (event_id, position), call.lane(), Some(call));
         }
     }
 
@@ -350,16 +355,18 @@ impl Planner {
         subscriber: String,
         call: Option<&ChannelCall>,
     ) {
+        let wait_ms = call.map_or(0, |call| first_wait_ms(call, self.first_due));
         self.append.effects.push(EffectWrite {
             effect_id: uuid_v7(self.now, self.append.effects.len(), random()),
             shard: place.shard,
             position,
             order_no: place.key.aggregate_id.clone(),
             subscriber,
-            kind: call.map_or("deliver", kind_of),
+            kind: call.map_or("deliver", ChannelCall::kind),
             event_id,
             call: call.and_then(|call| serde_json::to_string(call).ok()),
             created_at: place.recorded_at,
+            due_at: place.recorded_at.plus_micros(wait_ms.saturating_mul(1_000)),
         });
     }
 
@@ -458,22 +465,16 @@ fn decide_all(work: &Work, key: &AggregateKey, state: &Arc<Aggregate>, faults: &
     Ok((rows, state))
 }
 
-/// Channel calls have lanes of their own: `channel:<channel>:<account>`.
-fn lane_of(call: &ChannelCall) -> String {
+/// How long after its event an effect is tried first. Units: milliseconds.
+fn first_wait_ms(call: &ChannelCall, first_due: FirstDue) -> i64 {
     match call {
-        ChannelCall::QueryPayment { account }
-        | ChannelCall::QueryRefund { account, .. }
-        | ChannelCall::Refund { account, .. }
-        | ChannelCall::Close { account } => format!("channel:{account}"),
-    }
-}
-
-fn kind_of(call: &ChannelCall) -> &'static str {
-    match call {
-        ChannelCall::QueryPayment { .. } => "query_payment",
-        ChannelCall::QueryRefund { .. } => "query_refund",
-        ChannelCall::Refund { .. } => "refund",
-        ChannelCall::Close { .. } => "close",
+        ChannelCall::Poll => first_due.poll_ms,
+        ChannelCall::Surplus { .. } => first_due.surplus_ms,
+        ChannelCall::Refund { spacing_seconds, .. } => i64::from(*spacing_seconds).saturating_mul(1_000),
+        ChannelCall::QueryPayment { .. }
+        | ChannelCall::QueryRefund { .. }
+        | ChannelCall::Close { .. }
+        | ChannelCall::QueryShare { .. } => 0,
     }
 }
 

@@ -203,6 +203,7 @@ impl Bench {
             description: None,
             expires_at: None,
             supersedes: None,
+            sub_mchid: None,
         };
         self.submit(order_no, OrderCommand::OpenOrder(terms)).await;
         let fact = payment_fact(payment(order_no), Money::fen(8888), Timestamp::from_micros(0));

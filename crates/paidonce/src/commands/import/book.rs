@@ -113,6 +113,7 @@ impl Importer {
             description: order.description.clone(),
             expires_at: None,
             supersedes: None,
+            sub_mchid: None,
         };
         let known = self.store.find_order_row(&order.order_no).await;
         let known = known.map_err(|error| Problem::Away(crate::ledger::stop(error)))?;

@@ -151,6 +151,7 @@ impl Scratch {
                 description: None,
                 expires_at: None,
                 supersedes: None,
+                sub_mchid: None,
             };
             self.app.open(open, &Caller::default()).await?;
         }
