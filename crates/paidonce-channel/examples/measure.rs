@@ -14,7 +14,9 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use paidonce_channel::alipay::{AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType};
+use paidonce_channel::alipay::{
+    ALIPAY_API_URL, AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType,
+};
 use paidonce_channel::wxpay::{MerchantMode, PlatformKeyConfig, WxpayAccount, WxpayAccountConfig};
 use paidonce_channel::{OurAccounts, RawNotification, SecretText};
 use paidonce_order::Timestamp;
@@ -83,14 +85,20 @@ fn accounts(keys: &Value) -> OurAccounts {
         platform_keys: vec![PlatformKeyConfig::Certificate { pem: text("cert_pem", "wechat_platform_a") }],
         apiv3_key: SecretText::new(text("wechat", "api_v3_key")),
         apiv3_key_previous: None,
+        api: None,
     };
     let app = AlipayAppConfig {
         app_id: text("alipay", "app_id"),
         key: AlipayKeyConfig::PublicKey(text("public_pem", "alipay_platform")),
         sign_type: SignType::Rsa2,
         auth_app_ids: Vec::new(),
+        api: None,
     };
-    let alipay = AlipayAccountConfig { seller_id: text("alipay", "seller_id"), apps: vec![app] };
+    let alipay = AlipayAccountConfig {
+        seller_id: text("alipay", "seller_id"),
+        apps: vec![app],
+        api_url: ALIPAY_API_URL.to_owned(),
+    };
     let (wxpay, alipay) = (WxpayAccount::try_new(&wxpay).unwrap(), AlipayAccount::try_new(&alipay).unwrap());
     OurAccounts::try_new(vec![wxpay], vec![alipay]).unwrap()
 }

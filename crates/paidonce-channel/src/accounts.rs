@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use paidonce_order::ids::{AccountRef, Channel};
 
-use crate::alipay::{AlipayAccount, AlipayReceiver};
+use paidonce_order::timestamp::Timestamp;
+
+use crate::alipay::{AlipayAccount, AlipayApi, AlipayReceiver};
+use crate::api::{ChannelApi, LearnedKey};
 use crate::channel::ChannelReceiver;
 use crate::keys::ConfigProblem;
-use crate::wxpay::{WxpayAccount, WxpayReceiver};
+use crate::wxpay::{WxpayAccount, WxpayApi, WxpayReceiver};
 
 /// All accounts of this ledger. Cheap to clone; a key reload builds a new one and swaps it.
 #[derive(Debug, Clone, Default)]
@@ -53,6 +56,47 @@ impl OurAccounts {
             }
             Channel::Alipay => Some(Box::new(AlipayReceiver::new(Arc::clone(self.alipay.get(account)?)))),
         }
+    }
+
+    /// The calls of this account; `None` when it is not ours or has no credentials.
+    #[must_use]
+    pub fn find_api(&self, account: &AccountRef) -> Option<Box<dyn ChannelApi>> {
+        let name = account.account.as_str();
+        match account.channel {
+            Channel::Wxpay => {
+                let api = WxpayApi::find(Arc::clone(self.wxpay.get(name)?), self.clone())?;
+                Some(Box::new(api))
+            }
+            Channel::Alipay => {
+                let api = AlipayApi::find(Arc::clone(self.alipay.get(name)?))?;
+                Some(Box::new(api))
+            }
+        }
+    }
+
+    /// What a person should know about the dates of configured platform certificates.
+    #[must_use]
+    pub fn key_warnings(&self, now: Timestamp) -> Vec<(AccountRef, ConfigProblem)> {
+        let wxpay = self.wxpay.values().map(|account| (account.account(), account.key_warnings(now)));
+        let alipay = self.alipay.values().map(|account| (account.account(), account.key_warnings(now)));
+        let named = wxpay
+            .chain(alipay)
+            .flat_map(|(account, warnings)| warnings.into_iter().map(|warning| (account.clone(), warning)));
+        named.collect()
+    }
+
+    /// The same accounts, one of them knowing these platform keys too (configured keys win). Alipay has no such list: then,
+    /// and for an account that is not ours, nothing changes.
+    #[must_use]
+    pub fn with_learned_keys(&self, account: &AccountRef, keys: Vec<LearnedKey>) -> Self {
+        let found = match account.channel {
+            Channel::Wxpay => self.wxpay.get(account.account.as_str()),
+            Channel::Alipay => None,
+        };
+        let Some(found) = found else { return self.clone() };
+        let mut wxpay = self.wxpay.as_ref().clone();
+        wxpay.insert(account.account.as_str().to_owned(), Arc::new(found.with_learned_keys(&keys)));
+        Self { wxpay: Arc::new(wxpay), alipay: Arc::clone(&self.alipay) }
     }
 
     /// `true` when the account is one of ours.

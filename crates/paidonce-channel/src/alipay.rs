@@ -8,11 +8,18 @@
 //! | read an application-gateway message | `gateway` | 400, or kept as strays |
 
 pub mod account;
+mod api;
+mod cert_sn;
 mod form;
 mod gateway;
 mod notification;
 mod trade;
 mod value;
 
-pub use account::{AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType};
+pub(crate) use api::AlipayApi;
+
+pub use account::{
+    ALIPAY_API_URL, AlipayAccount, AlipayAccountConfig, AlipayApiCerts, AlipayAppApiConfig, AlipayAppConfig,
+    AlipayKeyConfig, SignType,
+};
 pub use notification::AlipayReceiver;

@@ -56,6 +56,8 @@ pub enum Ask {
     },
     /// What became of each receiver of a profit share that the merchant started?
     Share {
+        /// Ours: where a share that failed is shown. The platform's answer has no order number.
+        order_no: OrderNo,
         /// Whose money is shared.
         payment: PaymentRef,
         /// out_order_no, out_request_no.

@@ -7,9 +7,10 @@ use crate::channel::RawNotification;
 use crate::digest::PartsDigest;
 use crate::observation::{Evidence, Source};
 
-/// Evidence of a callback.
+/// Evidence of a message that its signature proves: a callback, or an answer to a question of ours.
 pub(crate) fn evidence(
     account: &AccountRef,
+    source: Source,
     headers: Vec<(String, String)>,
     raw: RawNotification<'_>,
     key_id: String,
@@ -17,7 +18,7 @@ pub(crate) fn evidence(
     let digest = digest(&headers, raw.body);
     Evidence {
         account: account.clone(),
-        source: Source::Callback,
+        source,
         headers,
         body: raw.body.to_vec(),
         key_id,

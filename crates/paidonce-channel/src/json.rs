@@ -8,7 +8,7 @@
 //! `serde_json` does the scanning; this module only walks its raw values.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer as _, MapAccess, SeqAccess, Visitor};
@@ -46,6 +46,24 @@ pub(crate) fn parse_object(bytes: &[u8]) -> Result<Object<'_>, String> {
             Err("the JSON is not an object".to_owned())
         }
     }
+}
+
+/// The members of the outermost object with the raw text of their values, byte for byte. Errors: as [`parse_object`], but
+/// nothing inside the values is looked at.
+pub(crate) fn raw_members(bytes: &[u8]) -> Result<Vec<(Cow<'_, str>, &str)>, String> {
+    let raw: &RawValue = serde_json::from_slice(bytes).map_err(|error| format!("not JSON: {error}"))?;
+    if !raw.get().starts_with('{') {
+        return Err("the JSON is not an object".to_owned());
+    }
+    let members: Vec<(Cow<'_, str>, &str)> =
+        pairs(raw.get())?.into_iter().map(|(key, value)| (key, value.get())).collect();
+    let keys: BTreeSet<&str> = members.iter().map(|(key, _)| key.as_ref()).collect();
+    if keys.len() == members.len() { Ok(members) } else { Err("a key is there twice".to_owned()) }
+}
+
+/// A raw value as text, when it is one.
+pub(crate) fn text_of(raw: &str) -> Option<Cow<'_, str>> {
+    if raw.starts_with('"') { decode_text(raw).ok() } else { None }
 }
 
 /// The member, when it is there and not null.

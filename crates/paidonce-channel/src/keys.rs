@@ -4,15 +4,19 @@
 //! Nothing in this module has a `Debug` that shows key material.
 
 use std::fmt;
+use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::signature::{
-    ParsedPublicKey, RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY, RSA_PKCS1_2048_8192_SHA256, VerificationAlgorithm,
+    ParsedPublicKey, RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256,
+    RsaKeyPair, VerificationAlgorithm,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use paidonce_order::timestamp::Timestamp;
 use x509_cert::Certificate;
 use x509_cert::der::{DecodePem, Encode};
+use x509_cert::time::Time;
 
 /// One thing that is wrong with an account's configuration, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -101,6 +105,90 @@ impl fmt::Debug for RsaPublicKey {
     }
 }
 
+/// Our own private key, which signs what we ask. It never leaves this type.
+#[derive(Clone)]
+pub(crate) struct RsaPrivateKey(Arc<RsaKeyPair>);
+
+impl RsaPrivateKey {
+    /// PKCS#8 or PKCS#1, as PEM or as the bare base64 of either. Errors: a sentence without key material.
+    pub(crate) fn from_text(text: &SecretText) -> Result<Self, String> {
+        const WANTED: &str = "is not an RSA private key of at least 2048 bits (PEM \"PRIVATE KEY\" or \"RSA PRIVATE KEY\", not encrypted)";
+        let text = text.expose().trim();
+        if text.is_empty() {
+            return Err("is empty: give our own private key".to_owned());
+        }
+        if text.contains("PUBLIC KEY-----") || text.contains("-----BEGIN CERTIFICATE-----") {
+            return Err("is a public key or a certificate: our own private key is wanted".to_owned());
+        }
+        let inside = ["PRIVATE KEY", "RSA PRIVATE KEY"].iter().find_map(|label| {
+            let (header, footer) = (format!("-----BEGIN {label}-----"), format!("-----END {label}-----"));
+            let (_, rest) = text.split_once(header.as_str())?;
+            rest.split_once(footer.as_str()).map(|(inside, _)| inside)
+        });
+        let compact: String = inside.unwrap_or(text).chars().filter(|c| !c.is_ascii_whitespace()).collect();
+        let der = BASE64.decode(compact).map_err(|_| WANTED.to_owned())?;
+        let pair =
+            RsaKeyPair::from_pkcs8(&der).or_else(|_| RsaKeyPair::from_der(&der)).map_err(|_| WANTED.to_owned())?;
+        Ok(Self(Arc::new(pair)))
+    }
+
+    /// PKCS#1 v1.5 with SHA-256, as standard base64. `None` only when the library has no memory or entropy left.
+    pub(crate) fn sign_sha256(&self, message: &[u8]) -> Option<String> {
+        let mut signature = vec![0; self.0.public_modulus_len()];
+        self.0.sign(&RSA_PKCS1_SHA256, &aws_lc_rs::rand::SystemRandom::new(), message, &mut signature).ok()?;
+        Some(BASE64.encode(signature))
+    }
+}
+
+impl fmt::Debug for RsaPrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RsaPrivateKey(hidden)")
+    }
+}
+
+/// A base URL, without slashes at its end.
+pub(crate) fn check_api_url(text: &str, problems: &mut Vec<ConfigProblem>) -> String {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or_default();
+    let plain = rest.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'?' | b'#' | b'"' | b'\\' | b'@'));
+    if rest.is_empty() || rest.starts_with('/') || !plain {
+        let problem = format!("{text:?} is not an http(s) URL without query: leave it out for the platform's own");
+        problems.push(ConfigProblem::new("api_url", problem));
+    }
+    text.trim_end_matches('/').to_owned()
+}
+
+/// From when to when a certificate is valid, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Validity {
+    pub(crate) from: Timestamp,
+    pub(crate) to: Timestamp,
+}
+
+impl Validity {
+    pub(crate) fn contains(self, now: Timestamp) -> bool {
+        (self.from..=self.to).contains(&now)
+    }
+
+    /// What both allow.
+    pub(crate) fn overlap(self, other: Self) -> Self {
+        Self { from: self.from.max(other.from), to: self.to.min(other.to) }
+    }
+
+    /// What a person should know: `None` when all is well for the next 30 days.
+    pub(crate) fn problem(self, now: Timestamp) -> Option<String> {
+        const SOON_MICROS: i64 = 30 * 24 * 3600 * 1_000_000;
+        if now > self.to {
+            Some(format!("expired at {}: replace it", self.to))
+        } else if now < self.from {
+            Some(format!("is not valid before {}: check the clock of this host", self.from))
+        } else if now.plus_micros(SOON_MICROS) > self.to {
+            Some(format!("expires at {}: add its successor beside it", self.to))
+        } else {
+            None
+        }
+    }
+}
+
 /// The bytes of a PEM `PUBLIC KEY`, or of bare base64 as the Alipay console shows it (line breaks allowed).
 pub(crate) fn spki_from_text(text: &str) -> Result<Vec<u8>, String> {
     const HEADER: &str = "-----BEGIN PUBLIC KEY-----";
@@ -132,6 +220,8 @@ pub(crate) struct CertificateParts {
     pub(crate) serial: String,
     /// The public key, DER.
     pub(crate) spki: Vec<u8>,
+    /// notBefore to notAfter.
+    pub(crate) validity: Validity,
 }
 
 /// Reads the first certificate of a PEM text.
@@ -146,7 +236,13 @@ pub(crate) fn certificate_from_pem(text: &str) -> Result<CertificateParts, Strin
     let body = certificate.tbs_certificate;
     let spki = body.subject_public_key_info.to_der().map_err(|_| not_a_certificate())?;
     let serial = normal_serial(&hex::encode(body.serial_number.as_bytes())).ok_or_else(not_a_certificate)?;
-    Ok(CertificateParts { serial, spki })
+    let validity = Validity { from: timestamp(body.validity.not_before), to: timestamp(body.validity.not_after) };
+    Ok(CertificateParts { serial, spki, validity })
+}
+
+fn timestamp(time: Time) -> Timestamp {
+    let micros = i64::try_from(time.to_unix_duration().as_micros()).unwrap_or(i64::MAX);
+    Timestamp::from_micros(micros)
 }
 
 /// A hexadecimal serial as a number: upper case, no leading zeros, so that `0a5d`, `A5D` and `0A5D` are equal.
@@ -161,7 +257,8 @@ pub(crate) fn normal_serial(text: &str) -> Option<String> {
 }
 
 /// An APIv3 key, ready to open resources. It never leaves this type.
-pub(crate) struct Apiv3Key(LessSafeKey);
+#[derive(Clone)]
+pub(crate) struct Apiv3Key(Arc<LessSafeKey>);
 
 impl Apiv3Key {
     /// Exactly 32 ASCII bytes; the text is the key (neither hex nor base64).
@@ -174,7 +271,7 @@ impl Apiv3Key {
             ));
         }
         let key = UnboundKey::new(&AES_256_GCM, bytes).map_err(|_| "is not usable as an AES-256 key".to_owned())?;
-        Ok(Self(LessSafeKey::new(key)))
+        Ok(Self(Arc::new(LessSafeKey::new(key))))
     }
 
     /// Opens AES-256-GCM: `None` when key, nonce, associated data or ciphertext do not fit together.

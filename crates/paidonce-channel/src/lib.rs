@@ -21,6 +21,7 @@
 
 pub mod accounts;
 pub mod alipay;
+mod answer;
 pub mod api;
 pub mod channel;
 mod digest;

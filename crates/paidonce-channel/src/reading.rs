@@ -1,6 +1,8 @@
 //! What reading a verified message gives, the same for both channels: facts, and what can't be booked but is kept.
 
-use paidonce_order::command::{FlagFact, PaymentFact, PaymentRef, RefundAmount, RefundFact, RefundOutcome, ShareFact};
+use paidonce_order::command::{
+    AttemptFact, FlagFact, PaymentFact, PaymentRef, RefundAmount, RefundFact, RefundOutcome, ShareFact,
+};
 use paidonce_order::command::{ShareKind, StrayFact};
 use paidonce_order::ids::{AccountRef, ChannelTradeNo, Digest, IdError, OrderNo, RefundNo};
 use paidonce_order::money::Money;
@@ -228,6 +230,17 @@ pub fn refund_fact(
         occurred_at,
         content,
     }
+}
+
+/// One way to pay is closed unpaid.
+pub(crate) fn attempt_fact(
+    account: &AccountRef,
+    channel_trade_no: Option<ChannelTradeNo>,
+    occurred_at: Timestamp,
+) -> AttemptFact {
+    let trade_no = channel_trade_no.as_ref().map(ChannelTradeNo::as_str).unwrap_or_default();
+    let content = digest_of("attempt", &[&account.to_string(), trade_no]);
+    AttemptFact { account: account.clone(), channel_trade_no, occurred_at, content }
 }
 
 /// Who received shared money, with the account hashed: it may be personal data.

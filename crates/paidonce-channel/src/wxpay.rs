@@ -8,6 +8,7 @@
 //! | read the plaintext: payment, refund, share | `payment`, `refund`, `share` | kept as strays |
 
 pub mod account;
+mod api;
 mod envelope;
 mod headers;
 mod notification;
@@ -17,5 +18,7 @@ mod plaintext;
 mod refund;
 mod share;
 
-pub use account::{MerchantMode, PlatformKeyConfig, WxpayAccount, WxpayAccountConfig};
+pub(crate) use api::WxpayApi;
+
+pub use account::{MerchantMode, PlatformKeyConfig, WXPAY_API_URL, WxpayAccount, WxpayAccountConfig, WxpayApiConfig};
 pub use notification::WxpayReceiver;

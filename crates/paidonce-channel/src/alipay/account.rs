@@ -4,7 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use paidonce_order::ids::{AccountId, AccountRef, Channel};
 
-use crate::keys::{ConfigProblem, RsaHash, RsaPublicKey, certificate_from_pem, spki_from_text};
+use paidonce_order::timestamp::Timestamp;
+
+use super::cert_sn::{cert_sn, root_cert_sn};
+use crate::keys::{
+    ConfigProblem, RsaHash, RsaPrivateKey, RsaPublicKey, SecretText, Validity, certificate_from_pem, check_api_url,
+    spki_from_text,
+};
 
 /// What the configuration file says about one account.
 #[derive(Debug, Clone)]
@@ -13,7 +19,12 @@ pub struct AlipayAccountConfig {
     pub seller_id: String,
     /// At least one.
     pub apps: Vec<AlipayAppConfig>,
+    /// The gateway, [`ALIPAY_API_URL`] as a rule.
+    pub api_url: String,
 }
+
+/// Alipay's gateway, unless configured otherwise.
+pub const ALIPAY_API_URL: &str = "https://openapi.alipay.com/gateway.do";
 
 /// One app of the account.
 #[derive(Debug, Clone)]
@@ -26,6 +37,26 @@ pub struct AlipayAppConfig {
     pub sign_type: SignType,
     /// Merchants' apps that this (third-party) app acts for: an auth_app_id that differs from app_id must be here.
     pub auth_app_ids: Vec<String>,
+    /// What it takes to ask Alipay; the first app that has it asks for the account.
+    pub api: Option<AlipayAppApiConfig>,
+}
+
+/// What it takes to ask Alipay.
+#[derive(Debug, Clone)]
+pub struct AlipayAppApiConfig {
+    /// The app's own private key: PKCS#8 or PKCS#1, PEM or bare base64.
+    pub private_key: SecretText,
+    /// In certificate mode.
+    pub certs: Option<AlipayApiCerts>,
+}
+
+/// The certificates whose numbers a request carries in certificate mode.
+#[derive(Debug, Clone)]
+pub struct AlipayApiCerts {
+    /// `appCertPublicKey_<app_id>.crt`, PEM.
+    pub app_cert: String,
+    /// `alipayRootCert.crt`, PEM with several certificates.
+    pub alipay_root_cert: String,
 }
 
 /// Alipay's public key.
@@ -76,6 +107,9 @@ impl SignType {
 pub struct AlipayAccount {
     pub(super) account: AccountRef,
     pub(super) apps: BTreeMap<String, AlipayApp>,
+    pub(super) api_url: String,
+    /// The app that asks for the account: the first that can.
+    asking_app_id: Option<String>,
 }
 
 /// A checked app.
@@ -84,6 +118,25 @@ pub(super) struct AlipayApp {
     pub(super) key: RsaPublicKey,
     pub(super) sign_type: SignType,
     pub(super) auth_app_ids: BTreeSet<String>,
+    /// In certificate mode: the number of the certificate that `key` is from.
+    pub(super) alipay_cert_sn: Option<String>,
+    validity: Option<Validity>,
+    pub(super) api: Option<AppApiKeys>,
+}
+
+/// What it takes to ask, checked.
+#[derive(Debug)]
+pub(super) struct AppApiKeys {
+    pub(super) private_key: RsaPrivateKey,
+    /// In certificate mode.
+    pub(super) cert_sns: Option<CertSns>,
+}
+
+/// The numbers that a request carries in certificate mode.
+#[derive(Debug)]
+pub(super) struct CertSns {
+    pub(super) app_cert_sn: String,
+    pub(super) alipay_root_cert_sn: String,
 }
 
 impl AlipayAccount {
@@ -105,9 +158,13 @@ impl AlipayAccount {
                 problems.push(ConfigProblem::new(format!("apps[{index}].app_id"), problem));
             }
         }
+        let api_url = check_api_url(&config.api_url, &mut problems);
+        let asking = config.apps.iter().find(|app| app.api.is_some());
+        let asking_app_id = asking.map(|app| app.app_id.clone());
         match account {
             Ok(account) if problems.is_empty() => {
-                Ok(Self { account: AccountRef { channel: Channel::Alipay, account }, apps })
+                let account = AccountRef { channel: Channel::Alipay, account };
+                Ok(Self { account, apps, api_url, asking_app_id })
             }
             _ => Err(problems),
         }
@@ -124,6 +181,29 @@ impl AlipayAccount {
     pub fn app_ids(&self) -> Vec<&str> {
         self.apps.keys().map(String::as_str).collect()
     }
+
+    /// `true` when this account can ask Alipay.
+    #[must_use]
+    pub const fn can_ask(&self) -> bool {
+        self.asking_app_id.is_some()
+    }
+
+    /// What a person should know about the dates of the configured certificates: for start, `doctor` and metrics.
+    /// An expired certificate still verifies: refusing would lose genuine callbacks.
+    #[must_use]
+    pub fn key_warnings(&self, now: Timestamp) -> Vec<ConfigProblem> {
+        let warning = |(app_id, app): (&String, &AlipayApp)| {
+            let problem = app.validity?.problem(now)?;
+            Some(ConfigProblem::new("alipay_cert", format!("the Alipay certificate of app {app_id} {problem}")))
+        };
+        self.apps.iter().filter_map(warning).collect()
+    }
+
+    /// The app that asks for the account.
+    pub(super) fn asking_app(&self) -> Option<(&str, &AlipayApp, &AppApiKeys)> {
+        let (app_id, app) = self.apps.get_key_value(self.asking_app_id.as_ref()?)?;
+        Some((app_id, app, app.api.as_ref()?))
+    }
 }
 
 fn app(index: usize, config: &AlipayAppConfig, problems: &mut Vec<ConfigProblem>) -> Option<AlipayApp> {
@@ -132,25 +212,69 @@ fn app(index: usize, config: &AlipayAppConfig, problems: &mut Vec<ConfigProblem>
         let problem = format!("{:?} is not an app_id such as 2021000000000001", config.app_id);
         problems.push(ConfigProblem::new(format!("apps[{index}].app_id"), problem));
     }
-    let key = match &config.key {
-        AlipayKeyConfig::PublicKey(text) => spki_from_text(text).map_err(|problem| ("alipay_public_key", problem)),
-        AlipayKeyConfig::Certificate(pem) => {
-            certificate_from_pem(pem).map(|certificate| certificate.spki).map_err(|problem| ("alipay_cert", problem))
+    let mut told =
+        |(field, problem): Told| problems.push(ConfigProblem::new(format!("apps[{index}].{field}"), problem));
+    let platform_key = platform_key(config).map_err(&mut told).ok();
+    let api = config.api.as_ref().map(|api| api_keys(api, config)).transpose().map_err(&mut told).ok();
+    let (platform_key, api) = (platform_key?, api?);
+    (problems.len() == found).then(|| AlipayApp {
+        key: platform_key.key,
+        sign_type: config.sign_type,
+        auth_app_ids: config.auth_app_ids.iter().cloned().collect(),
+        alipay_cert_sn: platform_key.cert_sn,
+        validity: platform_key.validity,
+        api,
+    })
+}
+
+/// A field of the app and what is wrong with it.
+type Told = (&'static str, String);
+
+/// Alipay's key and, in certificate mode, what its certificate says.
+struct AppPlatformKey {
+    key: RsaPublicKey,
+    cert_sn: Option<String>,
+    validity: Option<Validity>,
+}
+
+fn platform_key(config: &AlipayAppConfig) -> Result<AppPlatformKey, Told> {
+    let hash = config.sign_type.hash();
+    match &config.key {
+        AlipayKeyConfig::PublicKey(text) => {
+            let told = |problem| ("alipay_public_key", problem);
+            let key = spki_from_text(text).and_then(|spki| RsaPublicKey::from_spki_der(&spki, hash)).map_err(told)?;
+            Ok(AppPlatformKey { key, cert_sn: None, validity: None })
         }
-    };
-    let key = key.and_then(|spki| {
-        RsaPublicKey::from_spki_der(&spki, config.sign_type.hash()).map_err(|problem| ("alipay_public_key", problem))
-    });
-    match key {
-        Ok(key) if problems.len() == found => Some(AlipayApp {
-            key,
-            sign_type: config.sign_type,
-            auth_app_ids: config.auth_app_ids.iter().cloned().collect(),
-        }),
-        Ok(_) => None,
-        Err((field, problem)) => {
-            problems.push(ConfigProblem::new(format!("apps[{index}].{field}"), problem));
-            None
+        AlipayKeyConfig::Certificate(pem) => {
+            let told = |problem| ("alipay_cert", problem);
+            let certificate = certificate_from_pem(pem).map_err(told)?;
+            let key = RsaPublicKey::from_spki_der(&certificate.spki, hash).map_err(told)?;
+            let cert_sn = Some(cert_sn(pem).map_err(told)?);
+            Ok(AppPlatformKey { key, cert_sn, validity: Some(certificate.validity) })
         }
     }
+}
+
+fn api_keys(api: &AlipayAppApiConfig, config: &AlipayAppConfig) -> Result<AppApiKeys, Told> {
+    if config.sign_type != SignType::Rsa2 {
+        return Err((
+            "sign_type",
+            "must be RSA2 for an app that asks Alipay: leave app_private_key out, or change it at Alipay".to_owned(),
+        ));
+    }
+    if matches!(config.key, AlipayKeyConfig::Certificate(_)) && api.certs.is_none() {
+        return Err((
+            "app_cert",
+            "is missing: with alipay_cert, Alipay wants app_cert and alipay_root_cert too".to_owned(),
+        ));
+    }
+    let private_key = RsaPrivateKey::from_text(&api.private_key).map_err(|problem| ("app_private_key", problem))?;
+    let cert_sns = |certs: &AlipayApiCerts| {
+        let app_cert_sn = cert_sn(&certs.app_cert).map_err(|problem| ("app_cert", problem))?;
+        let alipay_root_cert_sn =
+            root_cert_sn(&certs.alipay_root_cert).map_err(|problem| ("alipay_root_cert", problem))?;
+        Ok(CertSns { app_cert_sn, alipay_root_cert_sn })
+    };
+    let cert_sns = api.certs.as_ref().map(cert_sns).transpose()?;
+    Ok(AppApiKeys { private_key, cert_sns })
 }

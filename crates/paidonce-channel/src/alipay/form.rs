@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use encoding_rs::{Encoding, GB18030, GBK, UTF_8};
 
+use super::value::Fields;
 use crate::channel::VerifyError;
 use crate::digest::PartsDigest;
 use crate::reading::{Unbookable, cut};
@@ -116,6 +117,12 @@ impl Form {
 pub(super) struct Texts<'f> {
     form: &'f Form,
     encoding: &'static Encoding,
+}
+
+impl Fields for Texts<'_> {
+    fn get(&self, key: &str) -> Option<Cow<'_, str>> {
+        Texts::get(self, key)
+    }
 }
 
 impl<'f> Texts<'f> {

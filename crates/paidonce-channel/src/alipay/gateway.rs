@@ -1,6 +1,6 @@
 //! A message to the application gateway: `msg_method` and `biz_content` (facts B1.2, B5).
 
-use paidonce_order::command::{PaymentRef, ShareKind};
+use paidonce_order::command::{PaymentRef, ShareFact, ShareKind};
 use paidonce_order::ids::AccountRef;
 use paidonce_order::money::{Currency, Money};
 use paidonce_order::timestamp::Timestamp;
@@ -35,6 +35,22 @@ pub(super) fn read(texts: &Texts<'_>, account: &AccountRef) -> Result<Vec<Said>,
 }
 
 fn read_settlement(content: &Object<'_>, account: &AccountRef) -> Result<Vec<Said>, Unbookable> {
+    let read = |detail| match word(detail)? {
+        (ShareWord::Moved, detail) => {
+            let channel_trade_no = channel_no("trade_no", text(content, "trade_no"))?;
+            let payment = PaymentRef { account: account.clone(), channel_trade_no };
+            Ok(Said::share(Settlement { content, payment: &payment }.read_moved(detail)?))
+        }
+        (ShareWord::Open, _) => Ok(Said::nothing()),
+        (ShareWord::Failed { reason }, _) => {
+            Err(Unbookable::new("share_failed", format!("a share failed with error_code {reason:?}")))
+        }
+    };
+    Ok(details(content)?.iter().map(|detail| read(detail).unwrap_or_else(Said::Unbookable)).collect())
+}
+
+/// The parts of a settlement, of a message or of an answer.
+pub(super) fn details<'j, 'a>(content: &'j Object<'a>) -> Result<&'j [Json<'a>], Unbookable> {
     let Some(Json::Array(details)) = member(content, "royalty_detail_list") else {
         return Err(Unbookable::missing("royalty_detail_list"));
     };
@@ -42,31 +58,38 @@ fn read_settlement(content: &Object<'_>, account: &AccountRef) -> Result<Vec<Sai
         let problem = format!("royalty_detail_list has {} members, not 1 to {DETAILS_MAX}", details.len());
         return Err(Unbookable::new("unusable_number", problem));
     }
-    let settlement = Settlement { content, account };
-    Ok(details.iter().map(|detail| settlement.read(detail).unwrap_or_else(Said::Unbookable)).collect())
+    Ok(details)
 }
 
-struct Settlement<'a> {
-    content: &'a Object<'a>,
-    account: &'a AccountRef,
+/// What became of one detail.
+pub(super) enum ShareWord {
+    Moved,
+    Open,
+    Failed { reason: String },
+}
+
+/// Errors: no word, or one that we don't know.
+pub(super) fn word<'j, 'a>(detail: &'j Json<'a>) -> Result<(ShareWord, &'j Object<'a>), Unbookable> {
+    let Json::Object(detail) = detail else { return Err(Unbookable::missing("royalty_detail_list[].state")) };
+    let word = match text(detail, "state") {
+        Some("SUCCESS") => ShareWord::Moved,
+        Some("PROCESSING") => ShareWord::Open,
+        Some("FAIL") => ShareWord::Failed { reason: cut(text(detail, "error_code").unwrap_or_default()) },
+        Some(other) => return Err(Unbookable::new("unknown_type", format!("state {:?} is unknown", cut(other)))),
+        None => return Err(Unbookable::missing("royalty_detail_list[].state")),
+    };
+    Ok((word, detail))
+}
+
+/// A message or an answer about the shares of one payment.
+pub(super) struct Settlement<'a> {
+    pub(super) content: &'a Object<'a>,
+    pub(super) payment: &'a PaymentRef,
 }
 
 impl Settlement<'_> {
-    fn read(&self, detail: &Json<'_>) -> Result<Said, Unbookable> {
-        let Json::Object(detail) = detail else { return Err(Unbookable::missing("royalty_detail_list[].state")) };
-        match text(detail, "state") {
-            Some("SUCCESS") => self.read_moved(detail),
-            Some("PROCESSING") => Ok(Said::nothing()),
-            Some("FAIL") => {
-                let reason = cut(text(detail, "error_code").unwrap_or_default());
-                Err(Unbookable::new("share_failed", format!("a share failed with error_code {reason:?}")))
-            }
-            Some(other) => Err(Unbookable::new("unknown_type", format!("state {:?} is unknown", cut(other)))),
-            None => Err(Unbookable::missing("royalty_detail_list[].state")),
-        }
-    }
-
-    fn read_moved(&self, detail: &Object<'_>) -> Result<Said, Unbookable> {
+    /// A detail whose money moved.
+    pub(super) fn read_moved(&self, detail: &Object<'_>) -> Result<ShareFact, Unbookable> {
         let kind = match text(detail, "operation_type") {
             Some("transfer" | "replenish") => ShareKind::Shared,
             Some("transfer_refund" | "replenish_refund") => ShareKind::Returned,
@@ -75,13 +98,11 @@ impl Settlement<'_> {
             }
             None => return Err(Unbookable::missing("operation_type")),
         };
-        let channel_trade_no = channel_no("trade_no", text(self.content, "trade_no"))?;
-        let payment = PaymentRef { account: self.account.clone(), channel_trade_no };
         let amount = amount(detail)?;
         let occurred_at = self.moved_at(detail)?;
         let receiver = receiver(detail, kind)?;
         let numbers = self.numbers(detail, kind)?;
-        Ok(Said::share(share_fact(payment, kind, numbers, &receiver, (amount, occurred_at))))
+        Ok(share_fact(self.payment.clone(), kind, numbers, &receiver, (amount, occurred_at)))
     }
 
     /// One request may return money from several receivers, and a return is known by its number alone: there the detail's

@@ -13,7 +13,7 @@ use super::value::beijing_time;
 use super::{gateway, trade};
 use crate::channel::{ChannelReceiver, RawNotification, VerifyError};
 use crate::evidence::evidence;
-use crate::observation::{Notice, Verified};
+use crate::observation::{Notice, Source, Verified};
 use crate::reading::{Message, Said, Stop, Unbookable, cut, not_ours};
 
 /// Receives the notifications of one seller_id.
@@ -73,7 +73,7 @@ impl AlipayReceiver {
                     let detail = format!("notify_type {:?}", cut(&other));
                     return Err(Unbookable::new("unknown_type", detail).into());
                 }
-                Ok(trade::read(texts, &self.account.account)?)
+                Ok(trade::read(texts, &self.account.account, trade::Door::Notice)?)
             }
         }
     }
@@ -101,7 +101,7 @@ impl ChannelReceiver for AlipayReceiver {
             event_type,
             said_at: sent_at(&form),
             content: form.content(),
-            evidence: evidence(self.account.account(), Vec::new(), raw, key_id),
+            evidence: evidence(self.account.account(), Source::Callback, Vec::new(), raw, key_id),
         };
         let said = form.texts().map_err(Stop::from).and_then(|texts| self.read(&texts, rule));
         match said {

@@ -1,10 +1,25 @@
 //! Amounts and times as Alipay writes them.
 
+use std::borrow::Cow;
+
 use paidonce_order::money::{Currency, Decimal, Money};
 use paidonce_order::timestamp::Timestamp;
 
-use super::form::Texts;
 use crate::reading::{Unbookable, cut};
+
+/// Named values, of a form or of an answer.
+pub(super) trait Fields {
+    /// `None` when absent or blank.
+    fn get(&self, key: &str) -> Option<Cow<'_, str>>;
+}
+
+/// CNY, unless the order was priced in another currency.
+pub(super) fn currency(fields: &dyn Fields) -> Result<Currency, Unbookable> {
+    match fields.get("trans_currency") {
+        None => Ok(Currency::CNY),
+        Some(code) => Currency::parse(&code).map_err(|error| Unbookable::amount("trans_currency", error)),
+    }
+}
 
 /// What an amount must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,12 +47,12 @@ pub(super) fn money(field: &str, text: &str, currency: Currency, sign: Sign) -> 
 
 /// A named amount, when it is there.
 pub(super) fn find_money(
-    texts: &Texts<'_>,
+    fields: &dyn Fields,
     field: &str,
     currency: Currency,
     sign: Sign,
 ) -> Result<Option<Money>, Unbookable> {
-    texts.get(field).map(|text| money(field, &text, currency, sign)).transpose()
+    fields.get(field).map(|text| money(field, &text, currency, sign)).transpose()
 }
 
 /// `yyyy-MM-dd HH:mm:ss`, optionally with a fraction (`gmt_refund` has milliseconds). Beijing time without an offset: it is
@@ -52,12 +67,10 @@ pub(super) fn beijing_time(field: &str, text: &str) -> Result<Timestamp, Unbooka
     Timestamp::parse(&format!("{date}T{time_of_day}+08:00")).map_err(|_| unusable())
 }
 
-/// The first of these fields that is there.
-pub(super) fn first_time(texts: &Texts<'_>, fields: &[&'static str]) -> Result<Timestamp, Unbookable> {
-    let found = fields.iter().find_map(|field| Some((*field, texts.get(field)?)));
-    let missing = || Unbookable::missing(fields.first().copied().unwrap_or("time"));
-    let (field, text) = found.ok_or_else(missing)?;
-    beijing_time(field, &text)
+/// The first of these fields that is there; `None` when none is.
+pub(super) fn first_time(fields: &dyn Fields, names: &[&'static str]) -> Result<Option<Timestamp>, Unbookable> {
+    let found = names.iter().find_map(|name| Some((*name, fields.get(name)?)));
+    found.map(|(name, text)| beijing_time(name, &text)).transpose()
 }
 
 #[cfg(test)]

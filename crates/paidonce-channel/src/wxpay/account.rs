@@ -3,9 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use paidonce_order::ids::{AccountId, AccountRef, Channel};
+use paidonce_order::timestamp::Timestamp;
 
+use crate::api::LearnedKey;
 use crate::keys::{
-    Apiv3Key, ConfigProblem, RsaHash, RsaPublicKey, SecretText, certificate_from_pem, normal_serial, spki_from_text,
+    Apiv3Key, ConfigProblem, RsaHash, RsaPrivateKey, RsaPublicKey, SecretText, Validity, certificate_from_pem,
+    check_api_url, normal_serial, spki_from_text,
 };
 
 /// Prefix of a WeChat Pay public key id; part of the id.
@@ -26,6 +29,22 @@ pub struct WxpayAccountConfig {
     pub apiv3_key: SecretText,
     /// The one before, while a rotation is under way (a message carries no key id).
     pub apiv3_key_previous: Option<SecretText>,
+    /// What it takes to ask WeChat Pay; `None`: this account only listens.
+    pub api: Option<WxpayApiConfig>,
+}
+
+/// Where WeChat Pay answers, unless configured otherwise.
+pub const WXPAY_API_URL: &str = "https://api.mch.weixin.qq.com";
+
+/// What it takes to ask WeChat Pay.
+#[derive(Debug, Clone)]
+pub struct WxpayApiConfig {
+    /// Base URL without a path, [`WXPAY_API_URL`] as a rule.
+    pub api_url: String,
+    /// Serial number of our API certificate, as the merchant platform shows it.
+    pub merchant_serial: String,
+    /// The private key of that certificate, PEM.
+    pub merchant_private_key: SecretText,
 }
 
 /// Whose money an account receives.
@@ -58,17 +77,49 @@ pub enum PlatformKeyConfig {
 }
 
 /// A checked account. Guarantees: at least one platform key and a usable APIv3 key.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct WxpayAccount {
     pub(super) account: AccountRef,
     pub(super) appids: BTreeSet<String>,
     pub(super) sub_mchids: SubMchids,
-    platform_keys: HashMap<String, RsaPublicKey>,
+    platform_keys: HashMap<String, PlatformKey>,
+    /// The first configured public key id: the one that answers shall be signed with.
+    pub(super) public_key_id: Option<String>,
     pub(super) apiv3_keys: Vec<Apiv3Key>,
+    pub(super) api: Option<WxpayApiKeys>,
+}
+
+/// What it takes to ask, checked.
+#[derive(Debug, Clone)]
+pub(super) struct WxpayApiKeys {
+    /// Without a slash at the end.
+    pub(super) api_url: String,
+    /// As configured: WeChat Pay compares it as text.
+    pub(super) merchant_serial: String,
+    pub(super) private_key: RsaPrivateKey,
+}
+
+/// A key of WeChat Pay and how we came to trust it.
+#[derive(Debug, Clone)]
+struct PlatformKey {
+    key: RsaPublicKey,
+    /// Of a certificate; a public key has none.
+    validity: Option<Validity>,
+    trust: Trust,
+}
+
+/// Why a platform key is trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// A person configured it. Its dates never refuse a message: the person is told instead, since a genuine callback
+    /// must not be lost because somebody was slow to change a file.
+    Configured,
+    /// WeChat Pay told us of it, sealed with the APIv3 key: only within its dates.
+    Learned,
 }
 
 /// Which sub-merchants are ours.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum SubMchids {
     /// A direct merchant has none.
     None,
@@ -100,13 +151,16 @@ impl WxpayAccount {
         let sub_mchids = sub_mchids(&config.mode, &mut problems);
         let platform_keys = platform_keys(&config.platform_keys, &mut problems);
         let apiv3_keys = apiv3_keys(config, &mut problems);
+        let api = config.api.as_ref().and_then(|api| api_keys(api, &mut problems));
         match account {
             Ok(account) if problems.is_empty() => Ok(Self {
                 account: AccountRef { channel: Channel::Wxpay, account },
                 appids: config.appids.iter().cloned().collect(),
                 sub_mchids,
                 platform_keys,
+                public_key_id: config.platform_keys.iter().find_map(PlatformKeyConfig::public_key_id),
                 apiv3_keys,
+                api,
             }),
             _ => Err(problems),
         }
@@ -126,11 +180,88 @@ impl WxpayAccount {
         ids
     }
 
-    /// The key that `Wechatpay-Serial` names, and nothing else chooses. Also gives its id in normal form.
-    pub(super) fn platform_key(&self, serial: &str) -> Option<(&str, &RsaPublicKey)> {
-        let id = if serial.starts_with(PUBLIC_KEY_ID_PREFIX) { serial.to_owned() } else { normal_serial(serial)? };
-        self.platform_keys.get_key_value(&id).map(|(id, key)| (id.as_str(), key))
+    /// What a person should know about the dates of the configured certificates: for start, `doctor` and metrics.
+    /// An expired certificate still verifies: refusing would lose genuine callbacks.
+    #[must_use]
+    pub fn key_warnings(&self, now: Timestamp) -> Vec<ConfigProblem> {
+        let configured = self.platform_keys.iter().filter(|(_, key)| key.trust == Trust::Configured);
+        let warning = |(id, key): (&String, &PlatformKey)| {
+            let problem = key.validity?.problem(now)?;
+            Some(ConfigProblem::new("platform_keys", format!("platform certificate {id} {problem}")))
+        };
+        let mut warnings: Vec<ConfigProblem> = configured.filter_map(warning).collect();
+        warnings.sort_by(|left, right| left.problem.cmp(&right.problem));
+        warnings
     }
+
+    /// The same account, knowing these keys too. A configured key of the same serial wins; what is not a usable
+    /// certificate of its serial is left out.
+    #[must_use]
+    pub fn with_learned_keys(&self, keys: &[LearnedKey]) -> Self {
+        let mut account = self.clone();
+        for learned in keys {
+            let Some((serial, key)) = learned_key(learned) else { continue };
+            let configured = account.platform_keys.get(&serial).is_some_and(|known| known.trust == Trust::Configured);
+            if !configured {
+                account.platform_keys.insert(serial, key);
+            }
+        }
+        account
+    }
+
+    /// `true` when this account can ask WeChat Pay.
+    #[must_use]
+    pub const fn can_ask(&self) -> bool {
+        self.api.is_some()
+    }
+
+    /// The key that `Wechatpay-Serial` names, and nothing else chooses. Also gives its id in normal form.
+    pub(super) fn platform_key(&self, serial: &str, now: Timestamp) -> Option<(&str, &RsaPublicKey)> {
+        let id = if serial.starts_with(PUBLIC_KEY_ID_PREFIX) { serial.to_owned() } else { normal_serial(serial)? };
+        let (id, known) = self.platform_keys.get_key_value(&id)?;
+        let trusted = match known.trust {
+            Trust::Configured => true,
+            Trust::Learned => known.validity.is_some_and(|validity| validity.contains(now)),
+        };
+        trusted.then_some((id.as_str(), &known.key))
+    }
+}
+
+impl PlatformKeyConfig {
+    fn public_key_id(&self) -> Option<String> {
+        match self {
+            Self::PublicKey { id, .. } => Some(id.clone()),
+            Self::Certificate { .. } => None,
+        }
+    }
+}
+
+/// The certificate of a learned key, when it is one and has the serial that it was announced with.
+fn learned_key(learned: &LearnedKey) -> Option<(String, PlatformKey)> {
+    let certificate = certificate_from_pem(&learned.pem).ok()?;
+    if normal_serial(&learned.serial)? != certificate.serial {
+        return None;
+    }
+    let key = RsaPublicKey::from_spki_der(&certificate.spki, RsaHash::Sha256).ok()?;
+    let announced = Validity { from: learned.valid_from, to: learned.valid_to };
+    let validity = Some(announced.overlap(certificate.validity));
+    Some((certificate.serial, PlatformKey { key, validity, trust: Trust::Learned }))
+}
+
+fn api_keys(config: &WxpayApiConfig, problems: &mut Vec<ConfigProblem>) -> Option<WxpayApiKeys> {
+    let found = problems.len();
+    let api_url = check_api_url(&config.api_url, problems);
+    let serial = config.merchant_serial.as_str();
+    if normal_serial(serial).is_none() {
+        let problem = format!(
+            "{serial:?} is not a hexadecimal serial number: copy it from the merchant platform (API security, API certificate)"
+        );
+        problems.push(ConfigProblem::new("merchant_serial", problem));
+    }
+    let private_key = RsaPrivateKey::from_text(&config.merchant_private_key)
+        .map_err(|problem| problems.push(ConfigProblem::new("merchant_private_key", problem)))
+        .ok()?;
+    (problems.len() == found).then(|| WxpayApiKeys { api_url, merchant_serial: serial.to_owned(), private_key })
 }
 
 fn check_appids(appids: &[String], problems: &mut Vec<ConfigProblem>) {
@@ -161,7 +292,7 @@ fn sub_mchids(mode: &MerchantMode, problems: &mut Vec<ConfigProblem>) -> SubMchi
     SubMchids::Only(sub_mchids.iter().cloned().collect())
 }
 
-fn platform_keys(configs: &[PlatformKeyConfig], problems: &mut Vec<ConfigProblem>) -> HashMap<String, RsaPublicKey> {
+fn platform_keys(configs: &[PlatformKeyConfig], problems: &mut Vec<ConfigProblem>) -> HashMap<String, PlatformKey> {
     let mut keys = HashMap::new();
     if configs.is_empty() {
         let problem =
@@ -184,13 +315,14 @@ fn platform_keys(configs: &[PlatformKeyConfig], problems: &mut Vec<ConfigProblem
     keys
 }
 
-fn platform_key(config: &PlatformKeyConfig) -> Result<(String, RsaPublicKey), (&'static str, String)> {
+fn platform_key(config: &PlatformKeyConfig) -> Result<(String, PlatformKey), (&'static str, String)> {
+    let trust = Trust::Configured;
     match config {
         PlatformKeyConfig::Certificate { pem } => {
             let certificate = certificate_from_pem(pem).map_err(|problem| ("certificate", problem))?;
             let key = RsaPublicKey::from_spki_der(&certificate.spki, RsaHash::Sha256)
                 .map_err(|problem| ("certificate", problem))?;
-            Ok((certificate.serial, key))
+            Ok((certificate.serial, PlatformKey { key, validity: Some(certificate.validity), trust }))
         }
         PlatformKeyConfig::PublicKey { id, pem } => {
             let digits = id.strip_prefix(PUBLIC_KEY_ID_PREFIX).unwrap_or_default();
@@ -200,7 +332,7 @@ fn platform_key(config: &PlatformKeyConfig) -> Result<(String, RsaPublicKey), (&
             }
             let spki = spki_from_text(pem).map_err(|problem| ("public_key", problem))?;
             let key = RsaPublicKey::from_spki_der(&spki, RsaHash::Sha256).map_err(|problem| ("public_key", problem))?;
-            Ok((id.clone(), key))
+            Ok((id.clone(), PlatformKey { key, validity: None, trust }))
         }
     }
 }

@@ -70,31 +70,38 @@ impl<'a> Envelope<'a> {
 
     /// Opens the resource with the current APIv3 key or the one before.
     pub(super) fn open(&self, account: &WxpayAccount) -> Result<Vec<u8>, Sealed> {
-        let broken = |detail: String| Sealed { why: VerifyErrorAfterRecording::BrokenResource, detail };
-        let resource = self.resource().ok_or_else(|| broken("resource is missing".to_owned()))?;
-        let needed = |key: &str| text(resource, key).ok_or_else(|| broken(format!("resource.{key} is missing")));
-        if needed("algorithm")? != AES_256_GCM {
-            return Err(broken(format!("resource.algorithm is not {AES_256_GCM}")));
-        }
-        let nonce_text = needed("nonce")?;
-        let nonce: [u8; NONCE_BYTES] = nonce_text
-            .as_bytes()
-            .try_into()
-            .map_err(|_| broken(format!("resource.nonce has {} bytes, not {NONCE_BYTES}", nonce_text.len())))?;
-        let associated_data = match member(resource, "associated_data") {
-            None => "",
-            Some(Json::Text(text)) => text,
-            Some(_) => return Err(broken("resource.associated_data is not a text".to_owned())),
-        };
-        let ciphertext =
-            BASE64.decode(needed("ciphertext")?).map_err(|_| broken("resource.ciphertext is not base64".to_owned()))?;
-        if ciphertext.len() < TAG_BYTES {
-            return Err(broken("resource.ciphertext is shorter than its tag".to_owned()));
-        }
-        let open = |key: &crate::keys::Apiv3Key| key.open(nonce, associated_data.as_bytes(), &ciphertext);
-        account.apiv3_keys.iter().find_map(open).ok_or_else(|| Sealed {
-            why: VerifyErrorAfterRecording::Undecryptable,
-            detail: "the configured APIv3 key does not open the resource: was it changed at the platform?".to_owned(),
-        })
+        open_sealed(self.resource().ok_or_else(|| broken("resource is missing".to_owned()))?, account)
     }
+}
+
+fn broken(detail: String) -> Sealed {
+    Sealed { why: VerifyErrorAfterRecording::BrokenResource, detail }
+}
+
+/// Opens what was sealed with the APIv3 key: the resource of a notification, a certificate of the list.
+pub(super) fn open_sealed(resource: &Object<'_>, account: &WxpayAccount) -> Result<Vec<u8>, Sealed> {
+    let needed = |key: &str| text(resource, key).ok_or_else(|| broken(format!("resource.{key} is missing")));
+    if needed("algorithm")? != AES_256_GCM {
+        return Err(broken(format!("resource.algorithm is not {AES_256_GCM}")));
+    }
+    let nonce_text = needed("nonce")?;
+    let nonce: [u8; NONCE_BYTES] = nonce_text
+        .as_bytes()
+        .try_into()
+        .map_err(|_| broken(format!("resource.nonce has {} bytes, not {NONCE_BYTES}", nonce_text.len())))?;
+    let associated_data = match member(resource, "associated_data") {
+        None => "",
+        Some(Json::Text(text)) => text,
+        Some(_) => return Err(broken("resource.associated_data is not a text".to_owned())),
+    };
+    let ciphertext =
+        BASE64.decode(needed("ciphertext")?).map_err(|_| broken("resource.ciphertext is not base64".to_owned()))?;
+    if ciphertext.len() < TAG_BYTES {
+        return Err(broken("resource.ciphertext is shorter than its tag".to_owned()));
+    }
+    let open = |key: &crate::keys::Apiv3Key| key.open(nonce, associated_data.as_bytes(), &ciphertext);
+    account.apiv3_keys.iter().find_map(open).ok_or_else(|| Sealed {
+        why: VerifyErrorAfterRecording::Undecryptable,
+        detail: "the configured APIv3 key does not open the resource: was it changed at the platform?".to_owned(),
+    })
 }

@@ -66,7 +66,7 @@ impl<'a> SignatureHeaders<'a> {
     /// Checks key, freshness and signature, in this order. Gives the id of the key that verified the bytes.
     pub(super) fn verify(&self, account: &WxpayAccount, body: &[u8], now: Timestamp) -> Result<String, VerifyError> {
         let unknown = || VerifyError::UnknownSerial { serial: cut(self.serial) };
-        let (key_id, key) = account.platform_key(self.serial).ok_or_else(unknown)?;
+        let (key_id, key) = account.platform_key(self.serial, now).ok_or_else(unknown)?;
         self.check_fresh(now)?;
         let malformed = |_| VerifyError::Malformed { field: SIGNATURE, hint: "standard base64 with padding" };
         let signature = BASE64.decode(self.signature).map_err(malformed)?;

@@ -14,7 +14,7 @@ use crate::channel::{ChannelReceiver, RawNotification, VerifyError};
 use crate::digest::digest_of;
 use crate::evidence::evidence;
 use crate::json::{Object, parse_object};
-use crate::observation::{Notice, Verified};
+use crate::observation::{Notice, Source, Verified};
 use crate::reading::{Message, Said, Stop, Unbookable, cut};
 
 /// Receives the notifications of one mchid.
@@ -75,7 +75,7 @@ impl ChannelReceiver for WxpayReceiver {
             event_type,
             said_at: envelope.create_time(),
             content: content(&envelope, what),
-            evidence: evidence(self.account.account(), headers.evidence(), raw, key_id),
+            evidence: evidence(self.account.account(), Source::Callback, headers.evidence(), raw, key_id),
         };
         let plaintext = match &opened {
             Ok(plaintext) => plaintext,

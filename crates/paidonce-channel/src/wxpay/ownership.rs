@@ -20,6 +20,17 @@ pub(super) fn check_merchant(plaintext: &Object<'_>, account: &WxpayAccount) -> 
     }
 }
 
+/// The same for an answer that need not name the merchant (a refund's): what it names must be ours.
+pub(super) fn check_merchant_if_named(answer: &Object<'_>, account: &WxpayAccount) -> Result<(), Stop> {
+    if filled(answer, "mchid").is_some() || filled(answer, "sp_mchid").is_some() {
+        return check_merchant(answer, account);
+    }
+    match filled(answer, "sub_mchid").filter(|sub_mchid| !account.sub_mchids.has(sub_mchid)) {
+        Some(sub_mchid) => Err(not_ours("sub_mchid", sub_mchid)),
+        None => Ok(()),
+    }
+}
+
 fn check_partner(sp_mchid: &str, plaintext: &Object<'_>, account: &WxpayAccount) -> Result<(), Stop> {
     if sp_mchid != account.account.account.as_str() {
         return Err(not_ours("sp_mchid", sp_mchid));

@@ -10,9 +10,13 @@ use super::plaintext::{
     Sign, currency, filled, payer_amount, payment_ref, required, required_minor, required_object, required_time,
 };
 use crate::accounts::OurAccounts;
+use crate::answer::doubt;
+use crate::api::{Doubt, PaymentState};
 use crate::json::{Json, Object, member};
 use crate::observation::Fact;
-use crate::reading::{Said, Stop, Unbookable, cut, flag_fact, not_ours, order_no, payment_fact, product_word};
+use crate::reading::{
+    Said, Stop, Unbookable, attempt_fact, channel_no, cut, flag_fact, not_ours, order_no, payment_fact, product_word,
+};
 
 /// Most sub-orders of a combine payment.
 const SUB_ORDERS_MAX: usize = 50;
@@ -51,11 +55,16 @@ pub(super) fn read_single(plaintext: &Object<'_>, context: &Context<'_>) -> Resu
 /// ours is kept as a stray and the others are booked: our money must not wait for a stranger's, and a refusal would only
 /// make WeChat Pay send the same again until it gives up.
 pub(super) fn read_combine(plaintext: &Object<'_>, context: &Context<'_>) -> Result<Vec<Said>, Stop> {
+    let said = |sub_order| read_sub_order(sub_order, context).unwrap_or_else(Said::Unbookable);
+    Ok(sub_orders(plaintext, context.account)?.iter().map(said).collect())
+}
+
+fn sub_orders<'j, 'a>(plaintext: &'j Object<'a>, account: &WxpayAccount) -> Result<&'j [Json<'a>], Stop> {
     let combine_mchid = required(plaintext, "combine_mchid")?;
-    if combine_mchid != context.account.account.account.as_str() {
+    if combine_mchid != account.account.account.as_str() {
         return Err(not_ours("combine_mchid", combine_mchid));
     }
-    check_app_field(plaintext, "combine_appid", context.account)?;
+    check_app_field(plaintext, "combine_appid", account)?;
     let Some(Json::Array(sub_orders)) = member(plaintext, "sub_orders") else {
         return Err(Unbookable::missing("sub_orders").into());
     };
@@ -63,22 +72,107 @@ pub(super) fn read_combine(plaintext: &Object<'_>, context: &Context<'_>) -> Res
         let detail = format!("sub_orders has {} members, not 1 to {SUB_ORDERS_MAX}", sub_orders.len());
         return Err(Unbookable::new("unusable_number", detail).into());
     }
-    let said = |sub_order| read_sub_order(sub_order, context).unwrap_or_else(Said::Unbookable);
-    Ok(sub_orders.iter().map(said).collect())
+    Ok(sub_orders)
 }
 
 fn read_sub_order(sub_order: &Json<'_>, context: &Context<'_>) -> Result<Said, Unbookable> {
+    let (sub_order, account) = our_sub_order(sub_order, context.ours)?;
+    read_one(sub_order, account, &COMBINE, context)
+}
+
+/// A sub-order with the account of ours that it is for.
+fn our_sub_order<'j, 'a, 'o>(
+    sub_order: &'j Json<'a>,
+    ours: &'o OurAccounts,
+) -> Result<(&'j Object<'a>, &'o WxpayAccount), Unbookable> {
     let Json::Object(sub_order) = sub_order else { return Err(Unbookable::missing("sub_orders[].mchid")) };
     let mchid = required(sub_order, "mchid")?;
     let foreign = |field: &str, found: &str| {
         let detail = format!("{field} {:?} of a sub-order is not one of ours", cut(found));
         Unbookable::new("foreign_sub_order", detail)
     };
-    let account = context.ours.find_wxpay(mchid).ok_or_else(|| foreign("mchid", mchid))?;
+    let account = ours.find_wxpay(mchid).ok_or_else(|| foreign("mchid", mchid))?;
     if let Some(sub_mchid) = filled(sub_order, "sub_mchid").filter(|sub_mchid| !account.sub_mchids.has(sub_mchid)) {
         return Err(foreign("sub_mchid", sub_mchid));
     }
-    read_one(sub_order, account, &COMBINE, context)
+    Ok((sub_order, account))
+}
+
+/// How orders stand, as an answer of the API says it.
+pub(super) struct Standing {
+    pub(super) state: PaymentState,
+    pub(super) said: Vec<Said>,
+}
+
+/// The answer to a query of one order.
+pub(super) fn standing_single(answer: &Object<'_>, account: &WxpayAccount, now: Timestamp) -> Result<Standing, Doubt> {
+    check_merchant(answer, account)?;
+    check_app(answer, account)?;
+    standing_of(answer, account, &SINGLE, now)
+}
+
+/// The answer to a query of a combine payment: each sub-order stands for itself. `Paid` when money came in for at least one.
+pub(super) fn standing_combine(
+    answer: &Object<'_>,
+    account: &WxpayAccount,
+    ours: &OurAccounts,
+    now: Timestamp,
+) -> Result<Standing, Doubt> {
+    let (mut states, mut said) = (Vec::new(), Vec::new());
+    for sub_order in sub_orders(answer, account)? {
+        match our_sub_order(sub_order, ours) {
+            Ok((sub_order, account)) => {
+                let standing = standing_of(sub_order, account, &COMBINE, now)?;
+                states.push(standing.state);
+                said.extend(standing.said);
+            }
+            Err(foreign) => said.push(Said::Unbookable(foreign)),
+        }
+    }
+    let has = |state| states.contains(&state);
+    let state = if has(PaymentState::PaidWithRefunds) {
+        PaymentState::PaidWithRefunds
+    } else if has(PaymentState::Paid) {
+        PaymentState::Paid
+    } else if has(PaymentState::Closed) && !has(PaymentState::Unpaid) {
+        PaymentState::Closed
+    } else {
+        PaymentState::Unpaid
+    };
+    Ok(Standing { state, said })
+}
+
+fn standing_of(
+    object: &Object<'_>,
+    account: &WxpayAccount,
+    names: &AmountNames,
+    now: Timestamp,
+) -> Result<Standing, Doubt> {
+    let order_no = order_no("out_trade_no", filled(object, "out_trade_no"))?;
+    let trade_state = required(object, "trade_state")?;
+    let state = match trade_state {
+        "SUCCESS" => PaymentState::Paid,
+        // Says that a refund was asked for, not how much went back (gotcha 13); the payment itself is proven.
+        "REFUND" => PaymentState::PaidWithRefunds,
+        // PAYERROR: a payment code that was refused; the order can still be paid.
+        "NOTPAY" | "USERPAYING" | "PAYERROR" | "ACCEPT" => PaymentState::Unpaid,
+        "CLOSED" | "REVOKED" => PaymentState::Closed,
+        other => return Err(doubt("unknown_code", format!("trade_state {:?} is unknown", cut(other)))),
+    };
+    let said = match state {
+        PaymentState::Paid | PaymentState::PaidWithRefunds => match read_paid(object, account, names) {
+            Ok(fact) => vec![Said::about(order_no, Fact::Payment(fact))],
+            // Paid it is, whatever else is wrong with the answer: kept for a person.
+            Err(unbookable) => vec![Said::Unbookable(unbookable)],
+        },
+        PaymentState::Closed => {
+            let number = filled(object, "transaction_id");
+            let channel_trade_no = number.map(|text| channel_no("transaction_id", Some(text))).transpose()?;
+            vec![Said::about(order_no, Fact::AttemptClosed(attempt_fact(&account.account, channel_trade_no, now)))]
+        }
+        PaymentState::Unpaid | PaymentState::NotFound => Vec::new(),
+    };
+    Ok(Standing { state, said })
 }
 
 fn read_one(

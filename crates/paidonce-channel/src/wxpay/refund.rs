@@ -1,14 +1,17 @@
 //! Refunds (fact A1.9): each has its own notification with its own amount, nothing is cumulative.
 
 use paidonce_order::command::{RefundAmount, RefundFact, RefundOutcome};
+use paidonce_order::ids::OrderNo;
 use paidonce_order::money::Money;
 use paidonce_order::timestamp::Timestamp;
 
 use super::account::WxpayAccount;
-use super::ownership::check_merchant;
+use super::ownership::{check_merchant, check_merchant_if_named};
 use super::plaintext::{
     Sign, currency, filled, payer_amount, payment_ref, required_minor, required_object, required_time,
 };
+use crate::answer::doubt;
+use crate::api::{Doubt, RefundState};
 use crate::json::{Object, member};
 use crate::observation::Fact;
 use crate::reading::{Said, Stop, Unbookable, channel_no, cut, flag_fact, order_no, refund_fact, refund_no};
@@ -35,6 +38,29 @@ pub(super) fn read(plaintext: &Object<'_>, account: &WxpayAccount, said_at: Time
     };
     let fact = read_fact(plaintext, account, outcome, said_at)?;
     Ok(vec![Said::about(order_no, Fact::Refund(fact))])
+}
+
+/// A refund as an answer of the API says it.
+pub(super) struct Standing {
+    pub(super) state: RefundState,
+    pub(super) order_no: OrderNo,
+    /// Of a refund that is under way: stated as stalled.
+    pub(super) fact: RefundFact,
+}
+
+/// The answer to a refund or to a query of one. It need not name the merchant.
+pub(super) fn read_standing(answer: &Object<'_>, account: &WxpayAccount, now: Timestamp) -> Result<Standing, Doubt> {
+    check_merchant_if_named(answer, account)?;
+    let order_no = order_no("out_trade_no", filled(answer, "out_trade_no"))?;
+    let (state, outcome) = match status(answer)? {
+        "SUCCESS" => (RefundState::Succeeded, RefundOutcome::Succeeded),
+        "CLOSED" => (RefundState::Failed, RefundOutcome::Failed),
+        // Not final: the same refund_id may still succeed (gotcha 14).
+        "ABNORMAL" => (RefundState::Stalled, RefundOutcome::Stalled),
+        "PROCESSING" => (RefundState::Processing, RefundOutcome::Stalled),
+        other => return Err(doubt("unknown_code", format!("status {:?} is unknown", cut(other)))),
+    };
+    Ok(Standing { state, order_no, fact: read_fact(answer, account, outcome, now)? })
 }
 
 /// `refund_status` in a notice, `status` in an answer of the API: one word, two names.

@@ -28,6 +28,7 @@ fn all_problems_of_a_wxpay_account_are_told_together() {
         ],
         apiv3_key: SecretText::from("too-short-secret"),
         apiv3_key_previous: Some(SecretText::from("")),
+        api: None,
     };
     let problems = WxpayAccount::try_new(&config).unwrap_err();
     let fields: Vec<&str> = problems.iter().map(|problem| problem.field.as_str()).collect();

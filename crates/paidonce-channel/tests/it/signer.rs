@@ -11,7 +11,9 @@ use aws_lc_rs::rsa::KeyPair;
 use aws_lc_rs::signature::RSA_PKCS1_SHA256;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use paidonce_channel::alipay::{AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType};
+use paidonce_channel::alipay::{
+    ALIPAY_API_URL, AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType,
+};
 use paidonce_channel::wxpay::{MerchantMode, PlatformKeyConfig, WxpayAccount, WxpayAccountConfig};
 use paidonce_channel::{ChannelReceiver, Fact, Notice, OurAccounts, RawNotification, SecretText, VerifyError};
 use paidonce_order::Timestamp;
@@ -75,6 +77,7 @@ pub fn wxpay_config() -> WxpayAccountConfig {
         ],
         apiv3_key: SecretText::from(APIV3_KEY),
         apiv3_key_previous: None,
+        api: None,
     }
 }
 
@@ -231,7 +234,9 @@ pub fn alipay_config() -> AlipayAccountConfig {
             key: AlipayKeyConfig::PublicKey(KEYS["public_pem"]["alipay_platform"].as_str().unwrap().to_owned()),
             sign_type: SignType::Rsa2,
             auth_app_ids: Vec::new(),
+            api: None,
         }],
+        api_url: ALIPAY_API_URL.to_owned(),
     }
 }
 

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use paidonce_channel::alipay::{AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType};
+use paidonce_channel::alipay::{
+    ALIPAY_API_URL, AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType,
+};
 use paidonce_channel::channel::{Acknowledgement, acknowledge, refuse};
 use paidonce_channel::wxpay::{MerchantMode, PlatformKeyConfig, WxpayAccount, WxpayAccountConfig};
 use paidonce_channel::{ChannelReceiver, Fact, Notice, OurAccounts, RawNotification, SecretText, VerifyError};
@@ -224,6 +226,7 @@ fn accounts(keys: &Value, vector: &Value) -> OurAccounts {
         platform_keys: certificates.chain([public_key]).collect(),
         apiv3_key: SecretText::from(text(&keys["wechat"]["api_v3_key"])),
         apiv3_key_previous: keys["wechat"]["api_v3_key_previous"].as_str().map(SecretText::from),
+        api: None,
     };
     let alipay = AlipayAccountConfig {
         seller_id: text(&keys["alipay"]["seller_id"]).to_owned(),
@@ -232,7 +235,9 @@ fn accounts(keys: &Value, vector: &Value) -> OurAccounts {
             key: AlipayKeyConfig::PublicKey(text(&keys["public_pem"]["alipay_platform"]).to_owned()),
             sign_type: SignType::Rsa2,
             auth_app_ids: Vec::new(),
+            api: None,
         }],
+        api_url: ALIPAY_API_URL.to_owned(),
     };
     let plaintext: Value = serde_json::from_str(text(&vector["plaintext"])).unwrap_or_default();
     let sub_orders = plaintext["sub_orders"].as_array().into_iter().flatten();

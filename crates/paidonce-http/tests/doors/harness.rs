@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use paidonce_app::{App, AppOptions, Clock};
 use paidonce_channel::OurAccounts;
-use paidonce_channel::alipay::{AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType};
+use paidonce_channel::alipay::{
+    ALIPAY_API_URL, AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType,
+};
 use paidonce_channel::wxpay::{MerchantMode, PlatformKeyConfig, WxpayAccount, WxpayAccountConfig};
 use paidonce_http::{Scope, Server, ServerOptions, Token, serve};
 use paidonce_store::clock::ClockOffset;
@@ -69,6 +71,7 @@ pub fn accounts(apiv3_key: &str) -> OurAccounts {
         }],
         apiv3_key: apiv3_key.into(),
         apiv3_key_previous: None,
+        api: None,
     })
     .unwrap();
     let alipay = AlipayAccount::try_new(&AlipayAccountConfig {
@@ -78,7 +81,9 @@ pub fn accounts(apiv3_key: &str) -> OurAccounts {
             key: AlipayKeyConfig::PublicKey(key("alipay_platform").public_pem.to_owned()),
             sign_type: SignType::Rsa2,
             auth_app_ids: Vec::new(),
+            api: None,
         }],
+        api_url: ALIPAY_API_URL.to_owned(),
     })
     .unwrap();
     OurAccounts::try_new(vec![wxpay], vec![alipay]).unwrap()

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use paidonce_channel::alipay::{AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType};
+use paidonce_channel::alipay::{
+    ALIPAY_API_URL, AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType,
+};
 use paidonce_channel::keys::{ConfigProblem, SecretText};
 use paidonce_channel::wxpay::{MerchantMode, PlatformKeyConfig, WxpayAccount, WxpayAccountConfig};
 use paidonce_order::ids::AccountRef;
@@ -128,7 +130,7 @@ fn read_wxpay(section: &Section<'_>) -> Option<WxpayAccount> {
     let apiv3_key_previous = previous.map(|key| text("apiv3_key_previous", key));
     let platform_keys = read_platform_keys(lines);
     section.finish();
-    let config = WxpayAccountConfig { mchid, appids, mode, platform_keys, apiv3_key, apiv3_key_previous };
+    let config = WxpayAccountConfig { mchid, appids, mode, platform_keys, apiv3_key, apiv3_key_previous, api: None };
     WxpayAccount::try_new(&config).map_err(|problems| lines.report(problems)).ok()
 }
 
@@ -216,7 +218,7 @@ fn read_alipay(section: &Section<'_>) -> Option<AlipayAccount> {
         lines.told.push("apps".to_owned());
     }
     section.finish();
-    let config = AlipayAccountConfig { seller_id, apps };
+    let config = AlipayAccountConfig { seller_id, apps, api_url: ALIPAY_API_URL.to_owned() };
     AlipayAccount::try_new(&config).map_err(|problems| lines.report(problems)).ok()
 }
 
@@ -237,7 +239,7 @@ fn read_app(section: &Section<'_>) -> Option<AlipayAppConfig> {
         }
     };
     let auth_app_ids = auth_app_ids.into_iter().map(|id| id.value).collect();
-    Some(AlipayAppConfig { app_id: app_id?.value, key: key?, sign_type, auth_app_ids })
+    Some(AlipayAppConfig { app_id: app_id?.value, key: key?, sign_type, auth_app_ids, api: None })
 }
 
 fn read_sign_type(section: &Section<'_>) -> SignType {
