@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::accounts::Accounts;
 use crate::clock::Clock;
 use crate::error::AppError;
+use crate::ports::ChannelClient;
 use crate::stray_budget::StrayBudget;
 
 /// Limits of the use cases.
@@ -37,6 +38,7 @@ pub struct App {
     pub(crate) strays: StrayBudget,
     secret_names: RwLock<Option<BTreeSet<String>>>,
     committed: watch::Sender<()>,
+    channel_client: Option<Arc<dyn ChannelClient>>,
 }
 
 impl App {
@@ -50,7 +52,20 @@ impl App {
             strays: StrayBudget::new(options.strays_per_hour_max),
             secret_names: RwLock::new(None),
             committed: watch::Sender::new(()),
+            channel_client: None,
         }
+    }
+
+    /// The same use cases, able to ask the platforms.
+    #[must_use]
+    pub fn with_channel_client(self, client: Arc<dyn ChannelClient>) -> Self {
+        Self { channel_client: Some(client), ..self }
+    }
+
+    /// Asks the platforms; `None` in a program that only listens.
+    #[must_use]
+    pub fn channel_client(&self) -> Option<&dyn ChannelClient> {
+        self.channel_client.as_deref()
     }
 
     /// The ledger, for reads.
