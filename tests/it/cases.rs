@@ -10,6 +10,7 @@ mod platform;
 mod play;
 mod report;
 mod script;
+mod sessions;
 
 use std::fs;
 use std::path::{Path, PathBuf};

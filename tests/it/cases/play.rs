@@ -23,11 +23,12 @@ use super::load;
 use super::platform::{Platform, named_apiv3_key};
 use super::report::{self, Report, StepAnswer, alipay_accepted, api_accepted, wechat_accepted};
 use super::script::{Script, all_steps, instant, list, numbered, text};
+use super::sessions;
 
 /// Longest wait for background work at the end.
 const SETTLE_WAIT: Duration = Duration::from_secs(30);
-/// A commit may be held this long: the writer's own limit inside a database tx is 3 s.
-const SLOW_COMMIT_SECONDS_MAX: u64 = 2;
+/// A commit of `tx_append` is held this long; the scripts name no time.
+const COMMIT_HELD: Duration = Duration::from_secs(3);
 /// Passes of a fault that has no `times`.
 const ALWAYS: u32 = 1_000_000;
 
@@ -222,6 +223,11 @@ impl Player {
         };
         let accepted = if kind == "alipay_notify" { alipay_accepted } else { wechat_accepted };
         let reply = wire::send(self.address(server), &request).await;
+        if request.close_after.is_some()
+            && let Err(left) = sessions::wait_until_no_tx_is_left(&self.app.database).await
+        {
+            return StepAnswer::words(kind, "left_in_tx", &left);
+        }
         StepAnswer::of(kind, reply, accepted, ["ack", "nack"])
     }
 
@@ -275,7 +281,7 @@ impl Player {
     }
 
     fn append_request(&self, stream: &str) -> Request {
-        let order_no = stream.strip_prefix("order-").unwrap_or(stream);
+        let order_no = order_of_stream(stream);
         let given = self.given.orders.iter().find(|order| order.order_no == order_no);
         let amount = given.map_or(100, |order| order.amount);
         let trade_no = format!("4200{}", paidonce_tests::signer::fresh_text(24));
@@ -436,28 +442,33 @@ impl Player {
     }
 
     async fn create_order_slow(&mut self, step: &Value) -> StepAnswer {
-        let held = step["commit_after_ms"].as_u64().unwrap_or(1000).div_ceil(1000).min(SLOW_COMMIT_SECONDS_MAX);
-        self.notes.push(format!("the commit of the new order is held {held} s, what the writer's own limits allow"));
-        self.app.fault_delay(0, "db_commit", held, 1).await;
         let order = &step["order"];
+        let held = Duration::from_millis(step["commit_after_ms"].as_u64().unwrap_or(1000));
+        sessions::hold_next_commit(&self.app, 0, text(order, "out_trade_no"), held).await;
         let body = json!({
             "order_no": order["out_trade_no"], "amount_minor": order["amount_fen"], "currency": "CNY",
             "accounts": [if text(order, "provider") == "alipay" { "alipay:2088000000000001" } else { "wxpay:1900000001" }]
         });
         let request = shop_request("/v1/orders", &body);
         self.in_background("create_order_slow", 0, request, api_accepted);
-        StepAnswer::done("create_order_slow")
+        self.when_held("create_order_slow").await
     }
 
     async fn tx_append(&mut self, step: &Value) -> StepAnswer {
         let server = self.app.server_count() - 1;
-        self.app.fault_delay(server, "db_commit", SLOW_COMMIT_SECONDS_MAX, 1).await;
-        let request = self.append_request(text(step, "stream"));
+        let stream = text(step, "stream");
+        sessions::hold_next_commit(&self.app, server, order_of_stream(stream), COMMIT_HELD).await;
+        let request = self.append_request(stream);
         self.in_background(text(step, "name"), server, request, wechat_accepted);
-        if let Database::Postgres(_) = self.app.database {
-            wait_for_open_tx(&self.app.database).await;
+        self.when_held("tx_append").await
+    }
+
+    /// The script goes on when the commit is under way.
+    async fn when_held(&self, step: &str) -> StepAnswer {
+        match sessions::wait_until_held(&self.app).await {
+            Ok(()) => StepAnswer::done(step),
+            Err(reason) => StepAnswer::not_run(step, reason),
         }
-        StepAnswer::done("tx_append")
     }
 
     fn in_background(&mut self, name: &str, server: usize, request: Request, accepted: fn(u16, &[u8]) -> bool) {
@@ -597,6 +608,9 @@ impl Player {
         if !self.feed_events.is_empty() {
             self.check_feed().await;
         }
+        if all_steps(&script.steps).iter().any(|step| step["close_after_ms"].is_number()) {
+            self.reasons.extend(sessions::ended_sessions(&self.app.database));
+        }
         let never =
             |refund: &GivenRefund| format!("given refund {} was never possible: {}", refund.refund_no, refund.refused);
         let waiting: Vec<String> = self.refunds_waiting.iter().map(never).collect();
@@ -635,6 +649,10 @@ impl Player {
     }
 }
 
+fn order_of_stream(stream: &str) -> &str {
+    stream.strip_prefix("order-").unwrap_or(stream)
+}
+
 /// Every write fails with this SQLSTATE: 25006 read-only, 53100 disk full. The setting default_transaction_read_only is not
 /// enough, because a session may ask for READ WRITE.
 fn refuse_writes(sqlstate: &str) -> String {
@@ -654,16 +672,6 @@ fn refuse_writes(sqlstate: &str) -> String {
 fn alter_database(url: &str, what: &str) {
     let name = url.split('?').next().and_then(|url| url.rsplit('/').next()).unwrap_or_default();
     postgres::execute(&postgres::shared().url("postgres"), &format!("ALTER DATABASE {name} {what}"));
-}
-
-/// Waits until a session of the server sits inside an open tx.
-async fn wait_for_open_tx(database: &Database) {
-    let sql =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'";
-    let deadline = Instant::now() + Duration::from_secs(SLOW_COMMIT_SECONDS_MAX);
-    while database.count(sql) == 0 && Instant::now() < deadline {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 fn not_in_this_release(kind: &str) -> String {
