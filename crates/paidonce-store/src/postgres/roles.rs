@@ -8,7 +8,10 @@
 //! | this login becomes a member of the writer, so that one login is enough | ADMIN of the role (who made it has it) | told |
 //!
 //! Roles belong to the whole cluster, and our advisory lock to one database: another ledger's `migrate` may make the same role at
-//! the same moment. So each of these steps has a savepoint, and who comes second looks again.
+//! the same moment. So each of these steps has a savepoint, and who comes second looks again, for a moment if need be: the
+//! server tells other sessions of a new role a little after its COMMIT.
+
+use std::time::Duration;
 
 use sqlx::{Connection, Executor, PgConnection, Row};
 
@@ -20,6 +23,13 @@ use crate::store::StoreError;
 
 /// SQLSTATE insufficient_privilege.
 const DENIED: &str = "42501";
+
+/// How often who comes second looks again, and the pause between: two seconds, where microseconds are normal.
+const LOOKS_MAX: u32 = 100;
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// `to_regrole` asks the session's cache, as GRANT will; the table may know the role before.
+const EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1) AND to_regrole($1) IS NOT NULL";
 
 /// What is there, seen by the login that migrates.
 const LOOK: &str = "
@@ -49,7 +59,7 @@ pub(super) async fn ensure_in_tx(tx: &mut PgConnection) -> Result<RolesReport, S
     let mut by_hand = Vec::new();
     for role in [WRITER, READER] {
         let make = format!("CREATE ROLE {role} NOLOGIN");
-        if !exists(tx, role).await? && !try_in_tx(tx, &make).await? && !exists(tx, role).await? {
+        if !ensure(tx, (EXISTS, role), &make).await? {
             by_hand.push(format!("{make};"));
         }
     }
@@ -66,7 +76,8 @@ pub(super) async fn ensure_in_tx(tx: &mut PgConnection) -> Result<RolesReport, S
         // A role that does not exist yet will have what everybody has.
         (false, false) => by_hand.extend(schema_by_hand(tx, &look.schema, &["public"]).await?),
     }
-    let member = exist && become_member_in_tx(tx).await?;
+    let join = format!("GRANT {WRITER} TO SESSION_USER");
+    let member = exist && ensure(tx, (MAY_BECOME, WRITER), &join).await?;
     if !member {
         by_hand.push(format!("GRANT {WRITER} TO {};", look.login));
     }
@@ -89,11 +100,6 @@ async fn look(tx: &mut PgConnection) -> Result<Look, StoreError> {
         owns_tables: flag("owns_tables")?,
         owns_schema: flag("owns_schema")?,
     })
-}
-
-async fn exists(tx: &mut PgConnection, role: &str) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)";
-    sqlx::query_scalar(sql).bind(role).fetch_one(tx).await.map_err(read_error)
 }
 
 /// CASCADE: what somebody passed on goes too. ALL of a table takes the rights of single columns with it.
@@ -132,27 +138,41 @@ async fn schema_by_hand(tx: &mut PgConnection, schema: &str, roles: &[&str]) -> 
     Ok(by_hand)
 }
 
-/// Can sessions of this login run as the writer, now or before?
-async fn become_member_in_tx(tx: &mut PgConnection) -> Result<bool, StoreError> {
-    let member = async |tx: &mut PgConnection| -> Result<bool, StoreError> {
-        sqlx::query_scalar(MAY_BECOME).bind(WRITER).fetch_one(tx).await.map_err(read_error)
-    };
-    if member(tx).await? {
-        return Ok(true);
+/// Makes it so, unless `holds` says of the role that it is. `false`: this login may not.
+async fn ensure(tx: &mut PgConnection, (holds, role): (&str, &str), make: &str) -> Result<bool, StoreError> {
+    for _ in 0..LOOKS_MAX {
+        if sqlx::query_scalar(holds).bind(role).fetch_one(&mut *tx).await.map_err(read_error)? {
+            return Ok(true);
+        }
+        match try_in_tx(tx, make).await? {
+            Tried::Done => return sqlx::query_scalar(holds).bind(role).fetch_one(tx).await.map_err(read_error),
+            Tried::Denied => return Ok(false),
+            Tried::Raced => tokio::time::sleep(LOOK_AGAIN).await,
+        }
     }
-    try_in_tx(tx, &format!("GRANT {WRITER} TO SESSION_USER")).await?;
-    member(tx).await
+    Err(StoreError::Unavailable(format!("another session is making {role}, and does not finish: try again")))
 }
 
-/// Runs it inside a savepoint. `false`: not allowed, or another session was there first; look again.
-async fn try_in_tx(tx: &mut PgConnection, sql: &str) -> Result<bool, StoreError> {
+enum Tried {
+    Done,
+    /// The login may not.
+    Denied,
+    /// Another session was there a moment before.
+    Raced,
+}
+
+/// Inside a savepoint, so that the tx goes on.
+async fn try_in_tx(tx: &mut PgConnection, sql: &str) -> Result<Tried, StoreError> {
     let mut savepoint = tx.begin().await.map_err(read_error)?;
-    match savepoint.execute(sql).await {
-        Ok(_) => savepoint.commit().await.map(|()| true).map_err(read_error),
-        Err(error) if is_denied(&error) || is_raced(&error) => {
-            savepoint.rollback().await.map(|()| false).map_err(read_error)
-        }
-        Err(error) => Err(read_error(error)),
+    let error = match savepoint.execute(sql).await {
+        Ok(_) => return savepoint.commit().await.map(|()| Tried::Done).map_err(read_error),
+        Err(error) => error,
+    };
+    savepoint.rollback().await.map_err(read_error)?;
+    match error {
+        error if is_denied(&error) => Ok(Tried::Denied),
+        error if is_raced(&error) => Ok(Tried::Raced),
+        error => Err(read_error(error)),
     }
 }
 
