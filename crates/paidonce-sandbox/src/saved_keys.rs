@@ -1,0 +1,163 @@
+//! The keys of a sandbox, kept in its folder so that a ledger that was configured for it goes on working after a restart.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::accounts::{Accounts, KnownMerchant, KnownSeller};
+use crate::certificate::Certificate;
+use crate::keys::{Key, KeyError, random_hex};
+use crate::moment::Moment;
+use crate::options::{Merchant, SandboxOptions, Seller};
+use crate::ring::Ring;
+use crate::sandbox::SandboxError;
+
+/// Name of the file.
+const FILE: &str = "sandbox-keys.json";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Saved {
+    about: String,
+    wxpay_public: String,
+    wxpay_certificates: Vec<SavedCertificate>,
+    alipay: String,
+    merchants: BTreeMap<String, SavedMerchant>,
+    apps: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedCertificate {
+    key: String,
+    serial: String,
+    pem: String,
+    from_seconds: i64,
+    to_seconds: i64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct SavedMerchant {
+    key: String,
+    serial: String,
+    apiv3_key: String,
+}
+
+/// The keys of both sides: those of the folder, and fresh ones for what has none there.
+pub fn load_or_make(options: &SandboxOptions, now: Moment) -> Result<(Accounts, Ring), SandboxError> {
+    let file = options.dir.join(FILE);
+    let saved = read(&file)?;
+    let ring = match &saved {
+        Some(saved) => saved.ring()?,
+        None => Ring::generate(now)?,
+    };
+    let merchants = options.merchants.iter().map(|merchant| known_merchant(merchant, saved.as_ref()));
+    let sellers = options.sellers.iter().map(|seller| known_seller(seller, saved.as_ref()));
+    let accounts = Accounts {
+        merchants: merchants.collect::<Result<_, KeyError>>()?,
+        sellers: sellers.collect::<Result<_, KeyError>>()?,
+    };
+    write(&options.dir, &accounts, &ring)?;
+    Ok((accounts, ring))
+}
+
+/// Writes them (again, after a new certificate).
+pub fn write(dir: &Path, accounts: &Accounts, ring: &Ring) -> Result<(), SandboxError> {
+    let saved = Saved::of(accounts, ring)?;
+    let text = serde_json::to_string_pretty(&saved).map_err(|error| SandboxError::Saved(error.to_string()))?;
+    write_secret(&dir.join(FILE), &text)
+}
+
+/// Writes a file that only its owner reads.
+pub fn write_secret(path: &Path, text: &str) -> Result<(), SandboxError> {
+    let failed = |source| SandboxError::Folder { path: path.to_owned(), source };
+    fs::write(path, text).map_err(failed)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<Option<Saved>, SandboxError> {
+    match fs::read_to_string(file) {
+        Ok(text) => match serde_json::from_str(&text) {
+            Ok(saved) => Ok(Some(saved)),
+            Err(error) => Err(SandboxError::Saved(format!("{}: {error}", file.display()))),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(SandboxError::Folder { path: file.to_owned(), source }),
+    }
+}
+
+fn known_merchant(merchant: &Merchant, saved: Option<&Saved>) -> Result<Arc<KnownMerchant>, KeyError> {
+    let merchant = merchant.clone();
+    let known = saved.and_then(|saved| saved.merchants.get(&merchant.mchid));
+    Ok(Arc::new(match known {
+        Some(known) => KnownMerchant {
+            merchant,
+            apiv3_key: known.apiv3_key.clone(),
+            key: Key::parse(&known.key)?,
+            serial: known.serial.clone(),
+        },
+        None => KnownMerchant {
+            merchant,
+            apiv3_key: random_hex(16)?,
+            key: Key::generate()?,
+            serial: random_hex(20)?.to_ascii_uppercase(),
+        },
+    }))
+}
+
+fn known_seller(seller: &Seller, saved: Option<&Saved>) -> Result<Arc<KnownSeller>, KeyError> {
+    let known = saved.and_then(|saved| saved.apps.get(&seller.app_id));
+    let key = known.map_or_else(Key::generate, |pem| Key::parse(pem))?;
+    Ok(Arc::new(KnownSeller { seller: seller.clone(), key }))
+}
+
+impl Saved {
+    fn of(accounts: &Accounts, ring: &Ring) -> Result<Self, KeyError> {
+        let certificate = |one: &Certificate| -> Result<SavedCertificate, KeyError> {
+            Ok(SavedCertificate {
+                key: one.key.private_pem()?,
+                serial: one.serial.clone(),
+                pem: one.pem.clone(),
+                from_seconds: one.from.seconds(),
+                to_seconds: one.to.seconds(),
+            })
+        };
+        let merchant = |known: &Arc<KnownMerchant>| -> Result<(String, SavedMerchant), KeyError> {
+            let KnownMerchant { merchant, apiv3_key, key, serial } = known.as_ref();
+            let saved = SavedMerchant { key: key.private_pem()?, serial: serial.clone(), apiv3_key: apiv3_key.clone() };
+            Ok((merchant.mchid.clone(), saved))
+        };
+        let app = |known: &Arc<KnownSeller>| Ok((known.seller.app_id.clone(), known.key.private_pem()?));
+        Ok(Self {
+            about: "Test keys of `paidonce sandbox`. They protect nothing.".to_owned(),
+            wxpay_public: ring.wxpay_public.private_pem()?,
+            wxpay_certificates: ring.wxpay_certificates.iter().map(certificate).collect::<Result<_, _>>()?,
+            alipay: ring.alipay.private_pem()?,
+            merchants: accounts.merchants.iter().map(merchant).collect::<Result<_, _>>()?,
+            apps: accounts.sellers.iter().map(app).collect::<Result<_, KeyError>>()?,
+        })
+    }
+
+    fn ring(&self) -> Result<Ring, KeyError> {
+        let certificate = |saved: &SavedCertificate| -> Result<Certificate, KeyError> {
+            Ok(Certificate {
+                key: Key::parse(&saved.key)?,
+                serial: saved.serial.clone(),
+                pem: saved.pem.clone(),
+                from: Moment::from_seconds(saved.from_seconds),
+                to: Moment::from_seconds(saved.to_seconds),
+            })
+        };
+        Ok(Ring {
+            wxpay_public: Key::parse(&self.wxpay_public)?,
+            wxpay_certificates: self.wxpay_certificates.iter().map(certificate).collect::<Result<_, _>>()?,
+            alipay: Key::parse(&self.alipay)?,
+        })
+    }
+}
