@@ -40,10 +40,7 @@ impl ChannelApi for AlipayApi {
     }
 
     fn request(&self, call: &ApiCall, moment: &ApiMoment) -> Result<ApiRequest, CallProblem> {
-        let none = || CallProblem { field: "app_private_key_file", problem: "no app has a private key".to_owned() };
-        let (app_id, _, keys) = self.account.asking_app().ok_or_else(none)?;
-        let asking = request::Asking { api_url: &self.account.api_url, app_id, keys };
-        request::build(&asking, call, moment)
+        request::build(&self.account, call, moment)
     }
 
     fn read(&self, call: &ApiCall, response: ApiResponse<'_>) -> ApiAnswer {

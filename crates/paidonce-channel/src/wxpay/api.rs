@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use paidonce_order::ids::AccountRef;
 
-use super::account::{WxpayAccount, WxpayApiKeys};
+use super::account::WxpayAccount;
 use super::headers::SignatureHeaders;
 use crate::accounts::OurAccounts;
 use crate::answer::{Answering, doubt, unverified_doubt};
@@ -26,15 +26,13 @@ use crate::api::{ApiAnswer, ApiCall, ApiMoment, ApiRequest, ApiResponse, Ask, Ca
 #[derive(Debug, Clone)]
 pub(crate) struct WxpayApi {
     account: Arc<WxpayAccount>,
-    keys: WxpayApiKeys,
     ours: OurAccounts,
 }
 
 impl WxpayApi {
     /// `None` when the account has no credentials.
     pub(crate) fn find(account: Arc<WxpayAccount>, ours: OurAccounts) -> Option<Self> {
-        let keys = account.api.clone()?;
-        Some(Self { account, keys, ours })
+        account.can_ask().then_some(Self { account, ours })
     }
 
     /// Checks the signature. A certificate list may be signed by a certificate that only it contains: that one is trusted
@@ -62,7 +60,7 @@ impl ChannelApi for WxpayApi {
     }
 
     fn request(&self, call: &ApiCall, moment: &ApiMoment) -> Result<ApiRequest, CallProblem> {
-        request::build(&self.account, &self.keys, call, moment)
+        request::build(&self.account, call, moment)
     }
 
     fn read(&self, call: &ApiCall, response: ApiResponse<'_>) -> ApiAnswer {

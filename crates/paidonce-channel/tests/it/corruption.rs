@@ -1,7 +1,9 @@
 //! Every single-byte change of a signed message is refused (promise P5).
 
+use paidonce_channel::api::Ask;
 use paidonce_channel::{Notice, VerifyError};
 
+use crate::api_signer::*;
 use crate::signer::*;
 
 /// Changes that a byte can suffer: one bit low and high, the case of a letter, gone, doubled, replaced by a space.
@@ -90,6 +92,53 @@ fn any_changed_byte_of_an_alipay_form_is_refused_or_says_the_very_same() {
         }
     }
     assert!(same < body.len(), "most changes are refused");
+}
+
+#[test]
+fn any_changed_byte_of_a_wxpay_answer_is_an_unknown_outcome() {
+    let api = wxpay_api(&wxpay_api_config());
+    let error = serde_json::json!({ "code": "ORDER_NOT_EXIST", "message": "订单不存在" });
+    let list = vector("wechatpay_v3.json", "wx-resp-certificates");
+    for (response, call) in [
+        (Response::wxpay(200, &wxpay_paid()), ask_payment()),
+        (Response::wxpay(404, &error), ask_payment()),
+        (Response::wxpay(200, &wxpay_refund_answer("SUCCESS")), ask_refund(wxpay_payment_ref())),
+        (Response::wxpay_text(200, list["body"].as_str().unwrap()), ask(Ask::Certificates)),
+    ] {
+        assert!(word(&response.read(api.as_ref(), &call)).starts_with("final"));
+        for at in 0..response.body.len() {
+            for body in changes(&response.body, at) {
+                let bent = Response { body, ..response.clone() };
+                assert_eq!(word(&bent.read(api.as_ref(), &call)), "unknown bad_signature", "byte {at}");
+            }
+        }
+    }
+    let closed = Response::wxpay_text(204, "");
+    for body in [&b"\n"[..], b" ", b"{}"] {
+        let bent = Response { body: body.to_vec(), ..closed.clone() };
+        assert_eq!(word(&bent.read(api.as_ref(), &ask_close())), "unknown bad_signature");
+    }
+}
+
+#[test]
+fn any_changed_byte_of_an_alipay_answer_is_an_unknown_outcome() {
+    let api = alipay_api(&alipay_api_config());
+    let paid = vector("alipay.json", "ali-resp-query-ok");
+    let paid = Response::unsigned(200, paid["body"].as_str().unwrap());
+    let missing =
+        r#"{"code":"40004","msg":"Business Failed","sub_code":"ACQ.TRADE_NOT_EXIST","sub_msg":"https:\/\/a"}"#;
+    let missing = Response::alipay("alipay.trade.query", missing);
+    let call = ask(Ask::Payment { order_no: order_no("ALI20260101000001") });
+    for response in [paid, missing] {
+        assert!(word(&response.read(api.as_ref(), &call)).starts_with("final"));
+        for at in 0..response.body.len() {
+            for body in changes(&response.body, at) {
+                let bent = Response { body, ..response.clone() };
+                let word = word(&bent.read(api.as_ref(), &call));
+                assert!(word == "unknown bad_signature" || word == "unknown unsigned", "byte {at}: {word}");
+            }
+        }
+    }
 }
 
 /// An independent reading of the form: its non-blank pairs, sorted.

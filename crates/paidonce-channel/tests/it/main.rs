@@ -10,6 +10,11 @@
 )]
 
 mod accounts;
+mod api_answers_alipay;
+mod api_answers_wxpay;
+mod api_codes;
+mod api_requests;
+mod api_signer;
 mod corruption;
 mod gotchas_alipay;
 mod gotchas_wxpay;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use time::UtcOffset;
 use time::macros::format_description;
 
-use crate::alipay::account::{AppApiKeys, SignType};
+use crate::alipay::account::{AlipayAccount, SignType};
 use crate::api::{ApiCall, ApiMoment, ApiRequest, Ask, CallProblem, RefundOrder};
 
 const USER_AGENT: &str = concat!("paidonce/", env!("CARGO_PKG_VERSION"));
@@ -27,47 +27,53 @@ pub(super) const fn method(ask: &Ask) -> Option<&'static str> {
     }
 }
 
-/// Who asks, and where.
-pub(super) struct Asking<'a> {
-    pub(super) api_url: &'a str,
-    pub(super) app_id: &'a str,
-    pub(super) keys: &'a AppApiKeys,
+/// The signed request. Errors: Alipay has no such question, or no app has credentials.
+pub(super) fn build(account: &AlipayAccount, call: &ApiCall, moment: &ApiMoment) -> Result<ApiRequest, CallProblem> {
+    let none = || CallProblem { field: "ask", problem: "Alipay has no such call".to_owned() };
+    let (method, biz_content) = (method(&call.ask).ok_or_else(none)?, biz_content(&call.ask).ok_or_else(none)?);
+    account.signed_request(method, &ascii_json(&biz_content), moment)
 }
 
-/// The signed request. Errors: Alipay has no such question.
-pub(super) fn build(asking: &Asking<'_>, call: &ApiCall, moment: &ApiMoment) -> Result<ApiRequest, CallProblem> {
-    let none = || CallProblem { field: "ask", problem: "Alipay has no such call".to_owned() };
-    let method = method(&call.ask).ok_or_else(none)?;
-    let biz_content = biz_content(&call.ask).ok_or_else(none)?;
-    let timestamp = beijing_text(moment.now)
-        .ok_or_else(|| CallProblem { field: "now", problem: "is not a time that Alipay can read".to_owned() })?;
-    let mut params = vec![
-        ("app_id", asking.app_id.to_owned()),
-        ("method", method.to_owned()),
-        ("format", "JSON".to_owned()),
-        ("charset", "utf-8".to_owned()),
-        ("sign_type", SignType::Rsa2.as_str().to_owned()),
-        ("timestamp", timestamp),
-        ("version", "1.0".to_owned()),
-    ];
-    if let Some(sns) = &asking.keys.cert_sns {
-        params.push(("app_cert_sn", sns.app_cert_sn.clone()));
-        params.push(("alipay_root_cert_sn", sns.alipay_root_cert_sn.clone()));
+impl AlipayAccount {
+    /// Signs any request to the gateway: also those that are not about an order, such as bills. `biz_content` should be
+    /// JSON in ASCII (`\u` escapes): then no charset setting on the way can change what was signed.
+    ///
+    /// Errors: no app of the account has credentials.
+    pub fn signed_request(
+        &self,
+        method: &str,
+        biz_content: &str,
+        moment: &ApiMoment,
+    ) -> Result<ApiRequest, CallProblem> {
+        let problem = |problem: &str| CallProblem { field: "app_private_key_file", problem: problem.to_owned() };
+        let none = "is missing: with the private key of an app this account can ask";
+        let (app_id, _, keys) = self.asking_app().ok_or_else(|| problem(none))?;
+        let timestamp = beijing_text(moment.now)
+            .ok_or_else(|| CallProblem { field: "now", problem: "is not a time that Alipay can read".to_owned() })?;
+        let mut params = vec![
+            ("app_id", app_id.to_owned()),
+            ("method", method.to_owned()),
+            ("format", "JSON".to_owned()),
+            ("charset", "utf-8".to_owned()),
+            ("sign_type", SignType::Rsa2.as_str().to_owned()),
+            ("timestamp", timestamp),
+            ("version", "1.0".to_owned()),
+        ];
+        if let Some(sns) = &keys.cert_sns {
+            params.push(("app_cert_sn", sns.app_cert_sn.clone()));
+            params.push(("alipay_root_cert_sn", sns.alipay_root_cert_sn.clone()));
+        }
+        params.push(("biz_content", biz_content.to_owned()));
+        let sign = keys.private_key.sign_sha256(string_to_sign(&params).as_bytes());
+        params.push(("sign", sign.ok_or_else(|| problem("could not sign: the host has no memory or entropy left"))?));
+        let headers = vec![
+            ("Accept", "application/json".to_owned()),
+            ("User-Agent", USER_AGENT.to_owned()),
+            ("Content-Type", "application/x-www-form-urlencoded;charset=utf-8".to_owned()),
+        ];
+        let pairs: Vec<String> = params.iter().map(|(key, value)| format!("{key}={}", form_escaped(value))).collect();
+        Ok(ApiRequest { method: "POST", url: self.api_url.clone(), headers, body: pairs.join("&").into_bytes() })
     }
-    params.push(("biz_content", ascii_json(&biz_content)));
-    let signature = asking.keys.private_key.sign_sha256(string_to_sign(&params).as_bytes());
-    let sign = signature.ok_or_else(|| CallProblem {
-        field: "app_private_key",
-        problem: "could not sign: the host has no memory or entropy left".to_owned(),
-    })?;
-    params.push(("sign", sign));
-    let headers = vec![
-        ("Accept", "application/json".to_owned()),
-        ("User-Agent", USER_AGENT.to_owned()),
-        ("Content-Type", "application/x-www-form-urlencoded;charset=utf-8".to_owned()),
-    ];
-    let pairs: Vec<String> = params.iter().map(|(key, value)| format!("{key}={}", form_escaped(value))).collect();
-    Ok(ApiRequest { method: "POST", url: asking.api_url.to_owned(), headers, body: pairs.join("&").into_bytes() })
 }
 
 /// All parameters, `sign_type` too (a notification's rule leaves it out), sorted by key.

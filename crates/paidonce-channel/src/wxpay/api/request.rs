@@ -4,7 +4,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use crate::api::{ApiCall, ApiMoment, ApiRequest, Ask, CallProblem, RefundOrder};
-use crate::wxpay::account::{SubMchids, WxpayAccount, WxpayApiKeys};
+use crate::wxpay::account::{SubMchids, WxpayAccount};
 
 /// Also the word that starts the `Authorization` header.
 const SCHEMA: &str = "WECHATPAY2-SHA256-RSA2048";
@@ -38,37 +38,51 @@ impl Unsigned {
 }
 
 /// The signed request. Errors: a number or a sub-merchant with which the call can't be made.
-pub(super) fn build(
-    account: &WxpayAccount,
-    keys: &WxpayApiKeys,
-    call: &ApiCall,
-    moment: &ApiMoment,
-) -> Result<ApiRequest, CallProblem> {
-    let unsigned = unsigned(account, call)?;
-    let timestamp = moment.now.as_seconds().to_string();
-    let Unsigned { method, path_and_query, body } = &unsigned;
-    let message = format!("{method}\n{path_and_query}\n{timestamp}\n{}\n{body}\n", moment.nonce);
-    let signature = keys.private_key.sign_sha256(message.as_bytes()).ok_or_else(|| CallProblem {
-        field: "merchant_private_key",
-        problem: "could not sign: the host has no memory or entropy left".to_owned(),
-    })?;
-    let mchid = account.account.account.as_str();
-    let authorization = format!(
-        "{SCHEMA} mchid=\"{mchid}\",nonce_str=\"{}\",timestamp=\"{timestamp}\",serial_no=\"{}\",signature=\"{signature}\"",
-        moment.nonce, keys.merchant_serial
-    );
-    let mut headers = vec![
-        ("Authorization", authorization),
-        ("Accept", "application/json".to_owned()),
-        ("User-Agent", USER_AGENT.to_owned()),
-    ];
-    if !unsigned.body.is_empty() {
-        headers.push(("Content-Type", "application/json".to_owned()));
+pub(super) fn build(account: &WxpayAccount, call: &ApiCall, moment: &ApiMoment) -> Result<ApiRequest, CallProblem> {
+    let Unsigned { method, path_and_query, body } = unsigned(account, call)?;
+    account.signed_request(method, &path_and_query, &body, moment)
+}
+
+impl WxpayAccount {
+    /// Signs any request to WeChat Pay: also those that are not about an order, such as bills.
+    ///
+    /// Guarantees: what is signed is `path_and_query` and `body` exactly as given; they must be sent so.
+    /// Errors: the account has no credentials.
+    pub fn signed_request(
+        &self,
+        method: &'static str,
+        path_and_query: &str,
+        body: &str,
+        moment: &ApiMoment,
+    ) -> Result<ApiRequest, CallProblem> {
+        let problem = |problem: &str| CallProblem { field: "merchant_private_key_file", problem: problem.to_owned() };
+        let none = "is missing: with merchant_serial and the key of that certificate this account can ask";
+        let keys = self.api.as_ref().ok_or_else(|| problem(none))?;
+        let timestamp = moment.now.as_seconds().to_string();
+        let message = format!("{method}\n{path_and_query}\n{timestamp}\n{}\n{body}\n", moment.nonce);
+        let signature = keys.private_key.sign_sha256(message.as_bytes());
+        let signature = signature.ok_or_else(|| problem("could not sign: the host has no memory or entropy left"))?;
+        let pairs = [
+            ("mchid", self.account.account.as_str()),
+            ("nonce_str", &moment.nonce),
+            ("timestamp", &timestamp),
+            ("serial_no", &keys.merchant_serial),
+            ("signature", &signature),
+        ];
+        let quoted: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+        let mut headers = vec![
+            ("Authorization", format!("{SCHEMA} {}", quoted.join(","))),
+            ("Accept", "application/json".to_owned()),
+            ("User-Agent", USER_AGENT.to_owned()),
+        ];
+        if !body.is_empty() {
+            headers.push(("Content-Type", "application/json".to_owned()));
+        }
+        // Asks for an answer signed with the public key: without it a merchant in the switch gets the old certificate's.
+        headers.extend(self.public_key_id.clone().map(|id| ("Wechatpay-Serial", id)));
+        let url = format!("{}{path_and_query}", keys.api_url);
+        Ok(ApiRequest { method, url, headers, body: body.as_bytes().to_vec() })
     }
-    // Asks for an answer signed with the public key: without it a merchant in the switch gets the old certificate's.
-    headers.extend(account.public_key_id.clone().map(|id| ("Wechatpay-Serial", id)));
-    let url = format!("{}{}", keys.api_url, unsigned.path_and_query);
-    Ok(ApiRequest { method: unsigned.method, url, headers, body: unsigned.body.into_bytes() })
 }
 
 fn unsigned(account: &WxpayAccount, call: &ApiCall) -> Result<Unsigned, CallProblem> {
