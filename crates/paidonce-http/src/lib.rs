@@ -23,5 +23,6 @@ mod state;
 mod trace;
 
 pub use auth::{Scope, Token, TokenError};
+pub use metrics::CallMetrics;
 pub use problem::Problem;
-pub use server::{ServeError, Server, ServerOptions, serve};
+pub use server::{Money, ServeError, Server, ServerOptions, serve};

@@ -8,17 +8,21 @@
 //! | `paidonce_callback_seconds` | histogram, seconds from the last body byte to the answer | channel |
 //! | `paidonce_commit_seconds` | histogram, seconds from the verified notice to its durable outcome | |
 //! | `paidonce_http_requests_total` | counter | route, method, status |
+//! | `paidonce_channel_calls_total` | counter | channel, api (`payment`, `refund`, `close`, ...), outcome: `final`, `refused_wait`, `refused_person`, or why it is unknown (`timeout`, `bad_signature`, ...) |
+//! | `paidonce_channel_call_seconds` | histogram, seconds from the first byte sent to the answer | channel, api |
 //! | `paidonce_effects` | gauge, rows | state |
 //! | `paidonce_items_open` | gauge, rows | kind |
 //! | `paidonce_writer_queue_jobs` | gauge, jobs | |
 //! | `paidonce_log_events` | gauge, events in the log | |
 //! | `paidonce_attempts_dropped` | gauge, attempts that `explain` will miss, since the start | |
 //! | `paidonce_owner_rights` | gauge, 1 when the PostgreSQL sessions could change the log: append-only rests on triggers alone | |
+//! | `paidonce_sandbox` | gauge, 1 when the platforms are played by `paidonce sandbox`: its money is not real | |
 //! | `paidonce_ledger_up` | gauge, 1 when the ledger answered this scrape | |
 
 use std::time::Duration;
 
 use paidonce_app::ledger::{Gauges, SessionRights};
+use paidonce_app::ports::{CallObserver, CallSeen};
 use paidonce_order::ids::Channel;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -27,10 +31,38 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::server::Money;
+
 type Labels = Vec<(&'static str, String)>;
 
 /// Upper bounds in seconds: a commit takes one to ten milliseconds, the platform waits five seconds.
 const SECONDS_BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
+
+/// Of a call to a platform: it answers within a second as a rule, and is given up after ten.
+const CALL_SECONDS_BUCKETS: [f64; 10] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Counts of calls to the platforms. Made before the server, because the client that counts is; clones count together.
+#[derive(Debug, Clone)]
+pub struct CallMetrics {
+    calls: Family<Labels, Counter>,
+    seconds: Family<Labels, Histogram>,
+}
+
+impl Default for CallMetrics {
+    fn default() -> Self {
+        Self { calls: Family::default(), seconds: Family::new_with_constructor(call_seconds_histogram) }
+    }
+}
+
+impl CallObserver for CallMetrics {
+    fn observe(&self, call: &CallSeen) {
+        let labels = vec![channel_label(call.channel), ("api", call.api.to_owned())];
+        self.seconds.get_or_create(&labels).observe(call.took.as_secs_f64());
+        let mut labels = labels;
+        labels.push(("outcome", call.outcome.to_owned()));
+        self.calls.get_or_create(&labels).inc();
+    }
+}
 
 pub(crate) struct Metrics {
     registry: Registry,
@@ -46,6 +78,8 @@ pub(crate) struct Metrics {
     log_events: Gauge,
     attempts_dropped: Gauge,
     owner_rights: Gauge,
+    calls: CallMetrics,
+    sandbox: Gauge,
     ledger_up: Gauge,
 }
 
@@ -87,8 +121,12 @@ fn seconds_histogram() -> Histogram {
     Histogram::new(SECONDS_BUCKETS)
 }
 
+fn call_seconds_histogram() -> Histogram {
+    Histogram::new(CALL_SECONDS_BUCKETS)
+}
+
 impl Metrics {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(calls: CallMetrics, money: Money) -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("paidonce"),
             callbacks: Family::default(),
@@ -103,9 +141,12 @@ impl Metrics {
             log_events: Gauge::default(),
             attempts_dropped: Gauge::default(),
             owner_rights: Gauge::default(),
+            calls,
+            sandbox: Gauge::default(),
             ledger_up: Gauge::default(),
         };
         metrics.register();
+        metrics.sandbox.set(i64::from(money == Money::Played));
         metrics
     }
 
@@ -127,6 +168,11 @@ impl Metrics {
         registry.register("attempts_dropped", help, self.attempts_dropped.clone());
         let help = "1 when the database sessions could change the log, so that append-only rests on triggers alone";
         registry.register("owner_rights", help, self.owner_rights.clone());
+        registry.register("channel_calls", "Calls to the platforms by what came of them", self.calls.calls.clone());
+        let help = "Seconds of a call to a platform, from the first byte sent to the answer";
+        registry.register("channel_call_seconds", help, self.calls.seconds.clone());
+        let help = "1 when the platforms are played by paidonce sandbox: its money is not real";
+        registry.register("sandbox", help, self.sandbox.clone());
         registry.register("ledger_up", "1 when the ledger answered this scrape", self.ledger_up.clone());
     }
 

@@ -10,6 +10,7 @@ use paidonce_app::App;
 use tokio::task::JoinHandle;
 
 use crate::auth::{self, Token};
+use crate::metrics::CallMetrics;
 use crate::routes;
 use crate::state::State;
 use crate::trace;
@@ -35,9 +36,23 @@ pub struct ServerOptions {
     pub answer_deadline: Duration,
     /// Tokens of our own API.
     pub tokens: Vec<Token>,
+    /// Counts of calls to the platforms: what the channel client was given.
+    pub calls: CallMetrics,
+    /// Whose money it is; said by `/readyz` and in the metrics.
+    pub money: Money,
     /// Drives the relay by hand; test builds only.
     #[cfg(feature = "testing")]
     pub testing: TestingDoors,
+}
+
+/// Whose money a ledger is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Money {
+    /// The platforms'.
+    #[default]
+    Real,
+    /// That of `paidonce sandbox`, which plays the platforms with keys of its own.
+    Played,
 }
 
 /// What the `/testing` routes move.
@@ -73,6 +88,8 @@ impl ServerOptions {
             shutdown_timeout: Duration::from_secs(10),
             answer_deadline: Duration::from_millis(4_500),
             tokens: Vec::new(),
+            calls: CallMetrics::default(),
+            money: Money::Real,
             #[cfg(feature = "testing")]
             testing: TestingDoors::default(),
         }

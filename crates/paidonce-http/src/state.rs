@@ -12,16 +12,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::auth::Tokens;
 use crate::metrics::Metrics;
 use crate::refusal_log::RefusalLog;
-use crate::server::ServerOptions;
+use crate::server::{Money, ServerOptions};
 
 /// Callbacks being recorded at once, at most; above it the answer is 503. More than the store's queues can hold is of no
 /// use, and each holds at most one body of 64 KiB.
 const JOBS_MAX: u32 = 16_384;
 
+/// Callbacks that wait for the platform's list of certificates at once; others are refused, and sent again by the platform.
+/// Nobody has proven anything at that point: a flood must not keep more connections waiting than this.
+const KEY_WAITS_MAX: usize = 64;
+
 pub(crate) struct State {
     pub(crate) app: Arc<App>,
     pub(crate) tokens: Tokens,
     pub(crate) metrics: Metrics,
+    pub(crate) money: Money,
+    /// Callbacks with an unknown serial that wait for a refresh of keys.
+    pub(crate) key_waits: Semaphore,
     pub(crate) refusals: RefusalLog,
     pub(crate) body_timeout: Duration,
     pub(crate) answer_deadline: Duration,
@@ -40,7 +47,9 @@ impl State {
         Self {
             app,
             tokens: Tokens::new(options.tokens.clone()),
-            metrics: Metrics::new(),
+            metrics: Metrics::new(options.calls.clone(), options.money),
+            money: options.money,
+            key_waits: Semaphore::new(KEY_WAITS_MAX),
             refusals: RefusalLog::default(),
             body_timeout: options.body_timeout,
             answer_deadline: options.answer_deadline,

@@ -15,13 +15,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use paidonce_app::Clock;
 use paidonce_app::ports::{CallObserver, CallSeen, ChannelClient, KeyRefresh};
+use paidonce_app::{Accounts, Clock};
 use paidonce_channel::api::{
-    ApiAnswer, ApiCall, ApiMoment, ApiResponse, Ask, CallProblem, ChannelApi, LearnedKey, Refusal, Remedy, ReplyState,
+    ApiAnswer, ApiCall, ApiMoment, ApiResponse, Ask, CallProblem, ChannelApi, Doubt, LearnedKey, Refusal, Remedy,
+    ReplyState,
 };
 use paidonce_order::ids::{AccountRef, Channel};
 use paidonce_order::timestamp::Timestamp;
+use tokio::runtime::Handle;
+use tokio::task::JoinError;
 use tokio::time::Instant;
 
 mod pace;
@@ -46,6 +49,16 @@ pub trait AccountDirectory: Send + Sync {
 
     /// Puts learned keys beside the configured ones; how many of them are new.
     fn learn(&self, account: &AccountRef, keys: Vec<LearnedKey>, now: Timestamp) -> usize;
+}
+
+impl AccountDirectory for Accounts {
+    fn find_api(&self, account: &AccountRef) -> Option<Box<dyn ChannelApi>> {
+        Self::find_api(self, account)
+    }
+
+    fn learn(&self, account: &AccountRef, keys: Vec<LearnedKey>, now: Timestamp) -> usize {
+        Self::learn(self, account, keys, now)
+    }
 }
 
 /// Limits of the client.
@@ -89,6 +102,8 @@ struct Parts {
     wire: Wire,
     pace: Pace,
     refreshes: Refreshes,
+    /// Where calls are made, whatever thread asks: a connection must not end with the thread that opened it.
+    runtime: Handle,
 }
 
 /// A call that has its answer, and the bytes it was read from when there were any.
@@ -98,7 +113,7 @@ struct Called {
 }
 
 impl HttpChannelClient {
-    /// Builds the HTTP client. Errors: no TLS provider is installed for this process, or it is unusable.
+    /// Builds the HTTP client. Must be called on the runtime that outlives it. Errors: no TLS provider is installed for this process, or it is unusable.
     pub fn try_new(
         accounts: Arc<dyn AccountDirectory>,
         observer: Arc<dyn CallObserver>,
@@ -112,6 +127,7 @@ impl HttpChannelClient {
             wire: Wire::try_new(settings)?,
             pace: Pace::new(settings.calls_per_second, settings.turn_wait_max),
             refreshes: Refreshes::new(settings.key_refresh_min),
+            runtime: Handle::current(),
         };
         Ok(Self(Arc::new(parts)))
     }
@@ -141,7 +157,9 @@ impl HttpChannelClient {
             Ok(request) => request,
             Err(problem) => return Called::not_made(not_possible(&problem)),
         };
-        match self.0.wire.send(&request).await {
+        let client = self.clone();
+        let sending = self.0.runtime.spawn(async move { client.0.wire.send(&request).await });
+        match sending.await.unwrap_or_else(|error| Err(ended_inside(&error))) {
             Ok(received) => Called { answer: self.read(api, call, &received), received: Some(received) },
             Err(answer) => Called { answer, received: None },
         }
@@ -234,7 +252,7 @@ impl ChannelClient for HttpChannelClient {
         if !self.can_ask(account) {
             return KeyRefresh::Failed(cannot_ask(account).detail);
         }
-        let fetch = || self.clone().fetch_keys(account.clone());
+        let fetch = || self.0.runtime.spawn(self.clone().fetch_keys(account.clone()));
         self.0.refreshes.run(account, self.0.clock.now(), fetch).await
     }
 }
@@ -243,6 +261,11 @@ impl Called {
     const fn not_made(refusal: Refusal) -> Self {
         Self { answer: ApiAnswer::Refused(refusal), received: None }
     }
+}
+
+/// A bug of ours; the request may have gone out.
+fn ended_inside(error: &JoinError) -> ApiAnswer {
+    ApiAnswer::Unknown(Doubt { code: "unreadable", detail: format!("the call ended inside: {error}") })
 }
 
 fn refusal(code: &str, detail: impl Into<String>, remedy: Remedy) -> Refusal {

@@ -11,13 +11,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use paidonce_app::ports::{ChannelEffects, EffectStep, RelayDriver, RelayReport};
 use paidonce_store::fault::Faults;
-use paidonce_store::store::{ClaimedEffect, Store, StoreError, TryResult};
+use paidonce_store::store::{CHANNEL_KINDS, ClaimedEffect, Store, StoreError, TryResult};
 use tokio::sync::watch;
 
 use crate::claiming::{ClaimLoop, Handler, Pace, millis, roll};
 use crate::relay::Relay;
-
-const CHANNEL_KINDS: &[&str] = &["poll", "query_payment", "query_refund", "refund", "close", "surplus", "query_share"];
 
 /// A try that found no end is cut and begun again after this: what it asked last is unknown, so the next one asks first.
 const CUT_PAUSE: Duration = Duration::from_secs(60);
@@ -209,3 +207,6 @@ impl RelayDriver for Relays {
         Ok(report)
     }
 }
+
+#[cfg(test)]
+mod tests;

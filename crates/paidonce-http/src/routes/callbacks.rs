@@ -5,16 +5,19 @@
 //! | path to account and keys | 404; no key is tried |
 //! | body, at most 64 KiB, within the body timeout, whatever its media type | 413, 408, 400 |
 //! | verify, then read | 401, 403, 400 as the verifier says; nothing is written |
+//! | after an unknown serial: refresh the platform's keys (once an interval, for all), verify once more | 401; the platform sends it again |
 //! | record everything it says, on the server's own runtime | 503 when it takes too long (the job goes on), 500 on a panic |
 //! | acknowledge | 500 for what is kept but must come again |
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpRequest, HttpResponse, web};
 use futures_util::FutureExt;
 use paidonce_app::AppError;
+use paidonce_app::ports::KeyRefresh;
 use paidonce_app::record::Recorded;
 use paidonce_channel::channel::{acknowledge, refuse};
 use paidonce_channel::{Acknowledgement, ChannelReceiver, Notice, RawNotification, Verified, VerifyError};
@@ -96,7 +99,13 @@ impl Callback {
             }
         };
         let started = Instant::now();
-        match self.verify(receiver.as_ref(), request, &body) {
+        let verified = match self.verify(receiver.as_ref(), request, &body) {
+            Err(VerifyError::UnknownSerial { serial }) => {
+                self.verify_with_new_keys(receiver.account(), request, &body, serial).await
+            }
+            verified => verified,
+        };
+        match verified {
             Err(error) => self.refused(receiver.account(), &error, started.elapsed()),
             Ok(notice) => self.record_in_time(receiver.account(), notice, started).await,
         }
@@ -116,6 +125,43 @@ impl Callback {
         let headers: Vec<(String, Vec<u8>)> =
             request.headers().iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
         receiver.receive(RawNotification { headers: &headers, body, now: self.state.app.clock().now() })
+    }
+
+    /// WeChat Pay changes its certificates by itself: an unknown serial may be a genuine new one. Whoever sent this has proven
+    /// nothing yet, so it must cost next to nothing: one fetch an interval whoever asks, and few who wait for it.
+    async fn verify_with_new_keys(
+        &self,
+        account: &AccountRef,
+        request: &HttpRequest,
+        body: &[u8],
+        serial: String,
+    ) -> Result<Verified<Notice>, VerifyError> {
+        let unknown = Err(VerifyError::UnknownSerial { serial: serial.clone() });
+        // Only certificates are listed; a public key is known by an id that is no hexadecimal number.
+        if !serial.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return unknown;
+        }
+        let app = Arc::clone(&self.state.app);
+        if !app.channel_client().is_some_and(|client| client.can_ask(account)) {
+            return unknown;
+        }
+        let Ok(_waiting) = self.state.key_waits.try_acquire() else { return unknown };
+        let wanted = account.clone();
+        let refreshing = self.state.runtime.spawn(async move {
+            match app.channel_client() {
+                Some(client) => client.refresh_keys(&wanted).await,
+                None => KeyRefresh::Failed("this program does not ask".to_owned()),
+            }
+        });
+        // Half of the time that the platform waits; the other half is for the commit.
+        match tokio::time::timeout(self.state.answer_deadline / 2, refreshing).await {
+            // Nothing new for this caller may be what another one has just learned.
+            Ok(Ok(KeyRefresh::Learned | KeyRefresh::Nothing)) => match self.find_receiver(account.account.as_str()) {
+                Some(receiver) => self.verify(receiver.as_ref(), request, body),
+                None => unknown,
+            },
+            Ok(Ok(KeyRefresh::Failed(_)) | Err(_)) | Err(_) => unknown,
+        }
     }
 
     fn refused(&self, account: &AccountRef, error: &VerifyError, took: Duration) -> Answer {
@@ -150,7 +196,7 @@ impl Callback {
         let (result, answer) = match self.state.begin_job() {
             None => (CallbackResult::Unavailable, self.later("too busy")),
             Some(job) => {
-                let outcome = self.wait_for_outcome(notice, job).await;
+                let outcome = self.wait_for_outcome(notice, job, started).await;
                 self.say(account, outcome)
             }
         };
@@ -160,7 +206,12 @@ impl Callback {
 
     /// The job runs on the server's runtime and keeps its permit: neither a client that goes away nor the deadline stops
     /// it, and a shutdown waits for it.
-    async fn wait_for_outcome(&self, notice: Verified<Notice>, job: OwnedSemaphorePermit) -> Outcome {
+    async fn wait_for_outcome(
+        &self,
+        notice: Verified<Notice>,
+        job: OwnedSemaphorePermit,
+        received: Instant,
+    ) -> Outcome {
         let state = self.state.clone().into_inner();
         let request_id = trace::request_id();
         let span = tracing::Span::current();
@@ -173,7 +224,8 @@ impl Callback {
             recorded
         };
         let task = self.state.runtime.spawn(tracing::Instrument::instrument(recording, span));
-        match tokio::time::timeout(self.state.answer_deadline, task).await {
+        let left = self.state.answer_deadline.saturating_sub(received.elapsed());
+        match tokio::time::timeout(left, task).await {
             Err(_) => Outcome::Late,
             Ok(Err(_)) => Outcome::Panicked,
             Ok(Ok(Err(Failed::Injected))) => Outcome::Panicked,

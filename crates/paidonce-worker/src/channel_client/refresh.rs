@@ -10,7 +10,7 @@ use futures_util::future::{BoxFuture, Shared};
 use paidonce_app::ports::KeyRefresh;
 use paidonce_order::ids::AccountRef;
 use paidonce_order::timestamp::Timestamp;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 pub(super) struct Refreshes {
     interval_min_micros: i64,
@@ -31,27 +31,24 @@ impl Refreshes {
     }
 
     /// Joins the fetch that runs, or starts one when the last is long enough ago. A caller that goes away leaves it running.
-    pub(super) async fn run<F, Fut>(&self, account: &AccountRef, now: Timestamp, fetch: F) -> KeyRefresh
-    where
-        F: FnOnce() -> Fut,
-        Fut: Future<Output = KeyRefresh> + Send + 'static,
-    {
+    pub(super) async fn run(
+        &self,
+        account: &AccountRef,
+        now: Timestamp,
+        fetch: impl FnOnce() -> JoinHandle<KeyRefresh>,
+    ) -> KeyRefresh {
         match self.join_or_start(account, now, fetch) {
             Some(outcome) => outcome.await,
             None => KeyRefresh::Nothing,
         }
     }
 
-    fn join_or_start<F, Fut>(
+    fn join_or_start(
         &self,
         account: &AccountRef,
         now: Timestamp,
-        fetch: F,
-    ) -> Option<Shared<BoxFuture<'static, KeyRefresh>>>
-    where
-        F: FnOnce() -> Fut,
-        Fut: Future<Output = KeyRefresh> + Send + 'static,
-    {
+        fetch: impl FnOnce() -> JoinHandle<KeyRefresh>,
+    ) -> Option<Shared<BoxFuture<'static, KeyRefresh>>> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = last.get(account) {
             // Asked of the task: an outcome that nobody waited for looks as if it were still to come.
@@ -64,7 +61,7 @@ impl Refreshes {
                 return None;
             }
         }
-        let running = tokio::spawn(fetch());
+        let running = fetch();
         let task = running.abort_handle();
         let outcome = async move {
             let failed = |error: tokio::task::JoinError| KeyRefresh::Failed(format!("the fetch ended inside: {error}"));

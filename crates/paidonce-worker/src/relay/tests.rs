@@ -227,7 +227,9 @@ impl Bench {
     }
 
     async fn effects(&self, order_no: &str) -> Vec<EffectRow> {
-        self.store.list_effects(None, Some(order_no), None, 100).await.unwrap()
+        let mut effects = self.store.list_effects(None, Some(order_no), None, 100).await.unwrap();
+        effects.retain(|effect| KINDS.contains(&effect.kind.as_str()));
+        effects
     }
 
     async fn states(&self, order_no: &str) -> Vec<String> {
