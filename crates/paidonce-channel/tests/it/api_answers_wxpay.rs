@@ -181,7 +181,7 @@ fn gotcha_12_refund_answers_say_status_where_notices_say_refund_status() {
 }
 
 #[test]
-fn gotcha_14_and_15_a_refund_is_done_when_its_status_says_so_and_stuck_is_not_failed() {
+fn gotcha_15_a_refund_is_done_when_its_status_says_so_and_not_when_it_was_accepted() {
     for call in [ask_refund(wxpay_payment_ref()), ask_refund_state(wxpay_payment_ref())] {
         for (status, expected, outcome) in [
             ("PROCESSING", "final Processing", None),
@@ -200,6 +200,19 @@ fn gotcha_14_and_15_a_refund_is_done_when_its_status_says_so_and_stuck_is_not_fa
             assert_eq!(said, outcome.map(|outcome| (outcome, amount)).into_iter().collect::<Vec<_>>(), "{status}");
         }
     }
+}
+
+#[test]
+fn gotcha_14_a_stuck_refund_is_stalled_and_may_still_succeed() {
+    let call = ask_refund_state(wxpay_payment_ref());
+    let fact = |status: &str| {
+        let said = facts(&final_reply(read_body(&call, &wxpay_refund_answer(status))));
+        let [Fact::Refund(fact)] = said.as_slice() else { panic!("{said:?}") };
+        fact.clone()
+    };
+    let (stuck, done) = (fact("ABNORMAL"), fact("SUCCESS"));
+    assert_eq!((stuck.outcome, done.outcome), (RefundOutcome::Stalled, RefundOutcome::Succeeded));
+    assert_eq!((&stuck.refund_no, &stuck.channel_refund_no), (&done.refund_no, &done.channel_refund_no));
 }
 
 #[test]
@@ -454,7 +467,7 @@ fn a_certificate_outside_of_its_dates_is_not_learned_or_used() {
 }
 
 #[test]
-fn learned_keys_verify_within_their_dates_and_never_replace_a_configured_one() {
+fn gotcha_05_learned_keys_verify_within_their_dates_and_never_replace_a_configured_one() {
     use paidonce_channel::api::LearnedKey;
     use paidonce_channel::wxpay::WxpayAccount;
     use paidonce_channel::{OurAccounts, RawNotification};

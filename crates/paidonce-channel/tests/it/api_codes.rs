@@ -22,57 +22,58 @@ const fn at(index: usize, word: &'static str) -> [&'static str; 5] {
     row
 }
 
+const WXPAY_ROWS: [Row; 9] = [
+    (
+        &[
+            "ORDER_NOT_EXIST",
+            "ORDER_NOT_EXISTS",
+            "ORDERNOTEXIST",
+            "268512771",
+            "RESOURCE_NOT_EXISTS",
+            "RESOURCE_NOT_EXIST",
+            "REFUND_NOT_EXISTS",
+            "REFUNDNOTEXIST",
+        ],
+        NOT_FOUND,
+    ),
+    (&["ORDER_PAID", "ORDERPAID", "268449538", "268498689", "268449641"], NOT_UNPAID),
+    (&["ORDER_CLOSED", "ORDERCLOSED", "268447914"], at(3, "final Closed")),
+    (&["NOT_ENOUGH", "NOTENOUGH"], at(2, "final BalanceShort")),
+    (
+        &[
+            "FREQUENCY_LIMITED",
+            "FREQUENCY_LIMIT",
+            "FREQUENCY_LIMIT_EXCEED",
+            "RATELIMIT_EXCEEDED",
+            "RATELIMIT_EXCEED",
+            "268447840",
+        ],
+        WAIT,
+    ),
+    (
+        &[
+            "PARAM_ERROR",
+            "INVALID_REQUEST",
+            "MCH_NOT_EXISTS",
+            "SIGN_ERROR",
+            "268443699",
+            "NO_AUTH",
+            "NOAUTH",
+            "RULE_LIMIT",
+            "APPID_MCHID_NOT_MATCH",
+            "268447843",
+            "268498688",
+            "USER_ACCOUNT_ABNORMAL",
+        ],
+        PERSON,
+    ),
+    (&["SYSTEM_ERROR", "SYSTEMERROR", "BANK_ERROR", "BANKERROR"], TROUBLE),
+    (&["TRADE_ERROR", "SOMETHING_NEW", "order_not_exist", "ORDER_NOT_EXIST ", "0", "200"], UNKNOWN),
+    (&[""], ["unknown unreadable"; 5]),
+];
+
 #[test]
 fn gotcha_34_wxpay_codes_in_all_spellings() {
-    let rows: [Row; 9] = [
-        (
-            &[
-                "ORDER_NOT_EXIST",
-                "ORDER_NOT_EXISTS",
-                "ORDERNOTEXIST",
-                "268512771",
-                "RESOURCE_NOT_EXISTS",
-                "RESOURCE_NOT_EXIST",
-                "REFUND_NOT_EXISTS",
-                "REFUNDNOTEXIST",
-            ],
-            NOT_FOUND,
-        ),
-        (&["ORDER_PAID", "ORDERPAID", "268449538", "268498689", "268449641"], NOT_UNPAID),
-        (&["ORDER_CLOSED", "ORDERCLOSED", "268447914"], at(3, "final Closed")),
-        (&["NOT_ENOUGH", "NOTENOUGH"], at(2, "final BalanceShort")),
-        (
-            &[
-                "FREQUENCY_LIMITED",
-                "FREQUENCY_LIMIT",
-                "FREQUENCY_LIMIT_EXCEED",
-                "RATELIMIT_EXCEEDED",
-                "RATELIMIT_EXCEED",
-                "268447840",
-            ],
-            WAIT,
-        ),
-        (
-            &[
-                "PARAM_ERROR",
-                "INVALID_REQUEST",
-                "MCH_NOT_EXISTS",
-                "SIGN_ERROR",
-                "268443699",
-                "NO_AUTH",
-                "NOAUTH",
-                "RULE_LIMIT",
-                "APPID_MCHID_NOT_MATCH",
-                "268447843",
-                "268498688",
-                "USER_ACCOUNT_ABNORMAL",
-            ],
-            PERSON,
-        ),
-        (&["SYSTEM_ERROR", "SYSTEMERROR", "BANK_ERROR", "BANKERROR"], TROUBLE),
-        (&["TRADE_ERROR", "SOMETHING_NEW", "order_not_exist", "ORDER_NOT_EXIST ", "0", "200"], UNKNOWN),
-        (&[""], ["unknown unreadable"; 5]),
-    ];
     let api = wxpay_api(&wxpay_api_config());
     let calls: [ApiCall; 5] = [
         ask_payment(),
@@ -81,7 +82,7 @@ fn gotcha_34_wxpay_codes_in_all_spellings() {
         ask_close(),
         ask_share(wxpay_payment_ref()),
     ];
-    for (codes, expected) in rows {
+    for (codes, expected) in WXPAY_ROWS {
         for code in codes {
             let error = json!({ "code": code, "message": "words" });
             for status in [400, 401, 403, 404] {
@@ -107,60 +108,57 @@ fn gotcha_34_wxpay_codes_in_all_spellings() {
     assert_eq!(word(&none.read(api.as_ref(), &certificates)), "refused Person");
 }
 
+const ALIPAY_ROWS: [Row; 9] = [
+    (&["40004 ACQ.TRADE_NOT_EXIST", "40004 TRADE_NOT_EXIST"], NOT_FOUND),
+    (
+        &["40004 ACQ.TRADE_STATUS_ERROR", "40004 ACQ.REASON_TRADE_STATUS_INVALID", "40004 ACQ.REASON_ILLEGAL_STATUS"],
+        NOT_UNPAID,
+    ),
+    (&["40004 ACQ.SELLER_BALANCE_NOT_ENOUGH"], at(2, "final BalanceShort")),
+    (&["40004 ACQ.TRADE_HAS_FINISHED"], at(2, "final Failed")),
+    (
+        &[
+            "40005 ",
+            "40005 isv.app-call-limited",
+            "40005 isv.method-call-limited",
+            "40002 app-call-limited",
+            "40004 method-call-limited",
+        ],
+        WAIT,
+    ),
+    (
+        &[
+            "40004 ACQ.INVALID_PARAMETER",
+            "40004 ACQ.REFUND_AMT_NOT_EQUAL_TOTAL",
+            "40004 ACQ.REASON_TRADE_REFUND_FEE_ERR",
+            "40004 ACQ.REFUND_FEE_ERROR",
+            "40004 ACQ.REASON_TRADE_BEEN_FREEZEN",
+            "40004 ACQ.TRADE_NOT_ALLOW_REFUND",
+            "20001 aop.invalid-app-auth-token",
+            "40001 isv.missing-method",
+            "40002 isv.invalid-signature",
+            "40006 isv.insufficient-isv-permissions",
+        ],
+        PERSON,
+    ),
+    (
+        &[
+            "20000 ",
+            "20000 isp.unknow-error",
+            "20000 ACQ.TRADE_NOT_EXIST",
+            "40004 ACQ.SYSTEM_ERROR",
+            "40004 AQC.SYSTEM_ERROR",
+            "40004 ACQ.SYSTEMERROR",
+            "40004 ACQ.DISCORDANT_REPEAT_REQUEST",
+        ],
+        TROUBLE,
+    ),
+    (&["40004 ACQ.SOMETHING_NEW", "40004 ", "49999 ", "40003 isv.x"], UNKNOWN),
+    (&[" "], ["unknown unreadable"; 5]),
+];
+
 #[test]
 fn alipay_codes_row_by_row() {
-    let rows: [Row; 9] = [
-        (&["40004 ACQ.TRADE_NOT_EXIST", "40004 TRADE_NOT_EXIST"], NOT_FOUND),
-        (
-            &[
-                "40004 ACQ.TRADE_STATUS_ERROR",
-                "40004 ACQ.REASON_TRADE_STATUS_INVALID",
-                "40004 ACQ.REASON_ILLEGAL_STATUS",
-            ],
-            NOT_UNPAID,
-        ),
-        (&["40004 ACQ.SELLER_BALANCE_NOT_ENOUGH"], at(2, "final BalanceShort")),
-        (&["40004 ACQ.TRADE_HAS_FINISHED"], at(2, "final Failed")),
-        (
-            &[
-                "40005 ",
-                "40005 isv.app-call-limited",
-                "40005 isv.method-call-limited",
-                "40002 app-call-limited",
-                "40004 method-call-limited",
-            ],
-            WAIT,
-        ),
-        (
-            &[
-                "40004 ACQ.INVALID_PARAMETER",
-                "40004 ACQ.REFUND_AMT_NOT_EQUAL_TOTAL",
-                "40004 ACQ.REASON_TRADE_REFUND_FEE_ERR",
-                "40004 ACQ.REFUND_FEE_ERROR",
-                "40004 ACQ.REASON_TRADE_BEEN_FREEZEN",
-                "40004 ACQ.TRADE_NOT_ALLOW_REFUND",
-                "20001 aop.invalid-app-auth-token",
-                "40001 isv.missing-method",
-                "40002 isv.invalid-signature",
-                "40006 isv.insufficient-isv-permissions",
-            ],
-            PERSON,
-        ),
-        (
-            &[
-                "20000 ",
-                "20000 isp.unknow-error",
-                "20000 ACQ.TRADE_NOT_EXIST",
-                "40004 ACQ.SYSTEM_ERROR",
-                "40004 AQC.SYSTEM_ERROR",
-                "40004 ACQ.SYSTEMERROR",
-                "40004 ACQ.DISCORDANT_REPEAT_REQUEST",
-            ],
-            TROUBLE,
-        ),
-        (&["40004 ACQ.SOMETHING_NEW", "40004 ", "49999 ", "40003 isv.x"], UNKNOWN),
-        (&[" "], ["unknown unreadable"; 5]),
-    ];
     let api = alipay_api(&alipay_api_config());
     let calls = alipay_calls();
     let pick = |wanted: &str| {
@@ -168,7 +166,7 @@ fn alipay_codes_row_by_row() {
         (*method, call.clone())
     };
     let calls = ["payment", "refund_state", "refund", "close", "share"].map(pick);
-    for (codes, expected) in rows {
+    for (codes, expected) in ALIPAY_ROWS {
         for pair in codes {
             let (code, sub_code) = pair.split_once(' ').unwrap();
             let content = json!({ "code": code, "msg": "words", "sub_code": sub_code, "sub_msg": "words" }).to_string();

@@ -99,15 +99,16 @@ fn any_changed_byte_of_a_wxpay_answer_is_an_unknown_outcome() {
     let api = wxpay_api(&wxpay_api_config());
     let error = serde_json::json!({ "code": "ORDER_NOT_EXIST", "message": "订单不存在" });
     let list = vector("wechatpay_v3.json", "wx-resp-certificates");
-    for (response, call) in [
-        (Response::wxpay(200, &wxpay_paid()), ask_payment()),
-        (Response::wxpay(404, &error), ask_payment()),
-        (Response::wxpay(200, &wxpay_refund_answer("SUCCESS")), ask_refund(wxpay_payment_ref())),
-        (Response::wxpay_text(200, list["body"].as_str().unwrap()), ask(Ask::Certificates)),
+    let all = usize::MAX;
+    for (response, call, changes_max) in [
+        (Response::wxpay(200, &wxpay_paid()), ask_payment(), all),
+        (Response::wxpay(404, &error), ask_payment(), all),
+        (Response::wxpay(200, &wxpay_refund_answer("SUCCESS")), ask_refund(wxpay_payment_ref()), 2),
+        (Response::wxpay_text(200, list["body"].as_str().unwrap()), ask(Ask::Certificates), 1),
     ] {
         assert!(word(&response.read(api.as_ref(), &call)).starts_with("final"));
         for at in 0..response.body.len() {
-            for body in changes(&response.body, at) {
+            for body in changes(&response.body, at).into_iter().take(changes_max) {
                 let bent = Response { body, ..response.clone() };
                 assert_eq!(word(&bent.read(api.as_ref(), &call)), "unknown bad_signature", "byte {at}");
             }

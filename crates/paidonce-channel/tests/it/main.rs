@@ -22,3 +22,4 @@ mod odd_content;
 mod shares;
 mod signer;
 mod vectors;
+mod vectors_api;

@@ -1,4 +1,4 @@
-//! Every signed notification with its verdict (promises P5 and P6 at the channel).
+//! Every signed notification, answer and request with its verdict (promises P5 and P6 at the channel).
 //!
 //! `PAIDONCE_VECTORS=DIR` plays another folder of the same format. One line of JSON for each vector goes to stderr; what
 //! can't be judged is named there and counted, never passed over.
@@ -18,8 +18,10 @@ use paidonce_order::command::{RefundAmount, RefundFact, RefundOutcome, ShareKind
 use paidonce_order::ids::{Channel, Digest};
 use serde_json::{Value, json};
 
+use crate::vectors_api::{self, Judged};
+
 /// When a vector freezes no clock (Alipay has no freshness rule): 2026-01-01T12:00:00+08:00.
-const DEFAULT_NOW_SECONDS: i64 = 1_767_240_000;
+pub const DEFAULT_NOW_SECONDS: i64 = 1_767_240_000;
 
 #[test]
 fn vectors_are_judged_as_their_authors_say() {
@@ -31,11 +33,11 @@ fn vectors_are_judged_as_their_authors_say() {
         writeln!(out, "{line}").unwrap();
     }
     writeln!(out, "{}", report.summary()).unwrap();
-    assert!(report.judged > 0, "no notification vector in {}", folder.display());
+    assert!(report.judged > 0, "no vector in {}", folder.display());
     assert_eq!(report.failures, Vec::<String>::new());
     if other.is_none() {
         assert_eq!(report.not_judged, Vec::<String>::new(), "every expectation of our own set is judged");
-        assert_eq!((report.judged, report.not_run), (37, 16));
+        assert_eq!((report.judged, report.not_run), (53, 0));
     }
 }
 
@@ -73,6 +75,45 @@ fn the_judge_of_vectors_also_accuses() {
     }
 }
 
+#[test]
+fn the_judge_of_answers_and_requests_also_accuses() {
+    let keys = read_json(&own_folder().join("keys.json"));
+    let wrong = |file: &str, id: &str, change: fn(&mut Value)| {
+        let mut vector = crate::signer::vector(file, id);
+        change(&mut vector);
+        let channel = if file == "alipay.json" { Channel::Alipay } else { Channel::Wxpay };
+        let judged = match text(&vector["kind"]) {
+            "api_request" => vectors_api::request(&keys, channel, &vector),
+            _ => vectors_api::response(&keys, channel, &vector),
+        };
+        judged.judge.wrong.len() + judged.judge.not_judged.len()
+    };
+    let (wx, ali) = ("wechatpay_v3.json", "alipay.json");
+    for (file, id) in [
+        (wx, "wx-resp-query-success"),
+        (wx, "wx-resp-close-204"),
+        (wx, "wx-req-query"),
+        (ali, "ali-resp-query-ok"),
+        (ali, "ali-req-query"),
+    ] {
+        assert_eq!(wrong(file, id, |_| ()), 0, "{id}");
+    }
+    for (file, id, change) in [
+        (wx, "wx-resp-query-success", (|vector| vector["verified"] = json!(false)) as fn(&mut Value)),
+        (wx, "wx-resp-query-success", |vector| vector["meaning"] = json!("closed_unpaid")),
+        (wx, "wx-resp-query-success", |vector| vector["meaning"] = json!("a new word")),
+        (wx, "wx-resp-query-success", |vector| vector["expect"] = json!({ "a new word": true })),
+        (wx, "wx-resp-close-204", |vector| vector["headers"]["Wechatpay-Signature"] = json!("AAAA")),
+        (wx, "wx-resp-certificates", |vector| vector["decrypted_certificate_pem"] = json!("another")),
+        (ali, "ali-resp-query-ok", |vector| vector["verified"] = json!(false)),
+        (ali, "ali-resp-query-not-exist", |vector| vector["meaning"] = json!("payment_succeeded")),
+    ] {
+        assert_eq!(wrong(file, id, change), 1, "{id}");
+    }
+    assert!(wrong(wx, "wx-req-query", |vector| vector["authorization"] = json!("another")) > 0);
+    assert!(wrong(ali, "ali-req-query", |vector| vector["sign"] = json!("another")) > 0);
+}
+
 fn own_folder() -> PathBuf {
     from_workspace(Path::new("tests/fixtures/vectors"))
 }
@@ -97,6 +138,18 @@ impl Report {
             "judged": self.judged, "failed": self.failures.len(), "not_run": self.not_run,
             "not_judged": self.not_judged,
         })
+    }
+}
+
+impl Report {
+    fn add(&mut self, name: &str, Judged { judge, got }: Judged) {
+        self.judged += 1;
+        let verdict = if judge.wrong.is_empty() { "pass" } else { "FAIL" };
+        self.lines.push(json!({
+            "vector": name, "verdict": verdict, "wrong": judge.wrong, "not_judged": judge.not_judged, "got": got,
+        }));
+        self.failures.extend(judge.wrong.into_iter().map(|wrong| format!("{name}: {wrong}")));
+        self.not_judged.extend(judge.not_judged.into_iter().map(|what| format!("{name}: {what}")));
     }
 }
 
@@ -176,25 +229,26 @@ fn play(folder: &Path) -> Report {
         let order_amount = set["expected_order_amount_minor"].as_i64();
         for vector in set["vectors"].as_array().into_iter().flatten() {
             let name = format!("{}:{}", file.file_name().unwrap().to_string_lossy(), text(&vector["id"]));
-            let channel = match (text(&vector["kind"]), text(&vector["id"]).split('-').next()) {
-                ("notification", Some("wx" | "wechat")) => Channel::Wxpay,
-                ("notification", Some("ali" | "alipay")) => Channel::Alipay,
+            let channel = match text(&vector["id"]).split('-').next() {
+                Some("wx" | "wechat") => Some(Channel::Wxpay),
+                Some("ali" | "alipay") => Some(Channel::Alipay),
+                Some(_) | None => None,
+            };
+            let judged = match (text(&vector["kind"]), channel) {
+                ("notification", Some(channel)) => {
+                    let outcome = receive(&accounts(&keys, vector), &keys, channel, vector);
+                    let judge = judge(vector, &outcome, order_amount, &mut played);
+                    Judged { judge, got: json!({ "status": outcome.answer.status, "said": outcome.words() }) }
+                }
+                ("api_response", Some(channel)) => vectors_api::response(&keys, channel, vector),
+                ("api_request", Some(channel)) => vectors_api::request(&keys, channel, vector),
                 (kind, _) => {
                     report.not_run += 1;
                     report.lines.push(json!({ "vector": name, "verdict": "not run", "kind": kind }));
                     continue;
                 }
             };
-            let outcome = receive(&accounts(&keys, vector), &keys, channel, vector);
-            let judge = judge(vector, &outcome, order_amount, &mut played);
-            report.judged += 1;
-            let verdict = if judge.wrong.is_empty() { "pass" } else { "FAIL" };
-            report.lines.push(json!({
-                "vector": name, "verdict": verdict, "wrong": judge.wrong, "not_judged": judge.not_judged,
-                "status": outcome.answer.status, "got": outcome.words(),
-            }));
-            report.failures.extend(judge.wrong.into_iter().map(|wrong| format!("{name}: {wrong}")));
-            report.not_judged.extend(judge.not_judged.into_iter().map(|what| format!("{name}: {what}")));
+            report.add(&name, judged);
         }
     }
     report
@@ -205,12 +259,12 @@ fn read_json(path: &Path) -> Value {
     serde_json::from_slice(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn text(value: &Value) -> &str {
+pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Accounts of `keys.json`. The other merchants of a combine payment are ours too: the vectors name no configuration.
-fn accounts(keys: &Value, vector: &Value) -> OurAccounts {
+/// The WeChat Pay account of `keys.json`, without a mode of its own.
+pub fn wxpay_config(keys: &Value) -> WxpayAccountConfig {
     let certificates = keys["cert_pem"].as_object().into_iter().flatten();
     let certificates = certificates
         .filter(|(name, _)| name.starts_with("wechat_platform"))
@@ -219,16 +273,20 @@ fn accounts(keys: &Value, vector: &Value) -> OurAccounts {
         id: text(&keys["wechat"]["platform_pub_key_id"]).to_owned(),
         pem: text(&keys["public_pem"]["wechat_platform_pub"]).to_owned(),
     };
-    let wxpay = WxpayAccountConfig {
+    WxpayAccountConfig {
         mchid: text(&keys["wechat"]["mchid"]).to_owned(),
         appids: vec![text(&keys["wechat"]["appid"]).to_owned()],
-        mode: MerchantMode::Partner { sub_mchids: vec!["*".to_owned()] },
+        mode: MerchantMode::Direct,
         platform_keys: certificates.chain([public_key]).collect(),
         apiv3_key: SecretText::from(text(&keys["wechat"]["api_v3_key"])),
         apiv3_key_previous: keys["wechat"]["api_v3_key_previous"].as_str().map(SecretText::from),
         api: None,
-    };
-    let alipay = AlipayAccountConfig {
+    }
+}
+
+/// The Alipay account of `keys.json`.
+pub fn alipay_config(keys: &Value) -> AlipayAccountConfig {
+    AlipayAccountConfig {
         seller_id: text(&keys["alipay"]["seller_id"]).to_owned(),
         apps: vec![AlipayAppConfig {
             app_id: text(&keys["alipay"]["app_id"]).to_owned(),
@@ -238,7 +296,13 @@ fn accounts(keys: &Value, vector: &Value) -> OurAccounts {
             api: None,
         }],
         api_url: ALIPAY_API_URL.to_owned(),
-    };
+    }
+}
+
+/// Accounts of `keys.json`. The other merchants of a combine payment are ours too: the vectors name no configuration.
+fn accounts(keys: &Value, vector: &Value) -> OurAccounts {
+    let mode = MerchantMode::Partner { sub_mchids: vec!["*".to_owned()] };
+    let (wxpay, alipay) = (WxpayAccountConfig { mode, ..wxpay_config(keys) }, alipay_config(keys));
     let plaintext: Value = serde_json::from_str(text(&vector["plaintext"])).unwrap_or_default();
     let sub_orders = plaintext["sub_orders"].as_array().into_iter().flatten();
     let mchids: BTreeSet<&str> =
@@ -279,14 +343,14 @@ fn receive(accounts: &OurAccounts, keys: &Value, channel: Channel, vector: &Valu
 }
 
 #[derive(Default)]
-struct Judge {
-    wrong: Vec<String>,
-    not_judged: Vec<String>,
+pub struct Judge {
+    pub wrong: Vec<String>,
+    pub not_judged: Vec<String>,
 }
 
 impl Judge {
     #[expect(clippy::fn_params_excessive_bools, reason = "an assertion takes what holds")]
-    fn check(&mut self, holds: bool, what: impl Into<String>) {
+    pub fn check(&mut self, holds: bool, what: impl Into<String>) {
         if !holds {
             self.wrong.push(what.into());
         }

@@ -34,10 +34,13 @@ pub(super) fn open<'r>(app: &AlipayApp, method: &str, response: ApiResponse<'r>)
     check_cert_sn(app, find("alipay_cert_sn"))?;
     let bad = |problem: &str| doubt("bad_signature", format!("{problem} (status {})", response.status));
     let signature = BASE64.decode(sign.as_bytes()).map_err(|_| bad("sign is not standard base64"))?;
+    if !verifies(app, node, &signature) {
+        return Err(bad("the sign does not verify with Alipay's key"));
+    }
     if !node.starts_with('{') {
         return Err(doubt("unreadable", format!("{expected} is not an object: was encryption asked for?")));
     }
-    if verifies(app, node, &signature) { Ok(node) } else { Err(bad("the sign does not verify with Alipay's key")) }
+    Ok(node)
 }
 
 /// Some gateways sign the text before its slashes are escaped (the official PHP SDK knows them): the same JSON.
