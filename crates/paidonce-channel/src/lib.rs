@@ -12,12 +12,17 @@
 //! | `undecryptable` | stray, refused | the APIv3 key does not fit: correct it, the resend is booked |
 //! | `broken_resource` | stray, refused | nothing to open: tell the platform |
 //! | `foreign_sub_order` | stray | part of a combine payment that is not ours: resolve |
-//! | `share_received`, `share_failed`, `refund_depositback` | stray | money between others, or the bank's part: read, then resolve |
+//! | `share_received`, `refund_depositback` | stray | money between others, or the bank's part: read, then resolve |
+//! | `share_failed` | stray of a notice, flag of an answer | the receiver got nothing, the money stays with us: read the reason |
 //! | `trade_state_disagrees`, `refund_status_disagrees`, `attempt_failed` | flag | event and content say different things, or an attempt failed: query |
 //! | `closed_without_refund`, `refund_without_amount` | flag | paid, then closed, and no word of the money: query trade and refunds |
 //!
-//! Reading order: [`observation`] (what comes out), [`channel`] (the one trait), [`accounts`] (the directory that gives a
-//! path its receiver), [`keys`], `wxpay/`, `alipay/`.
+//! Asking is [`api`]: pure too. It builds signed requests and reads answers into the same facts; who sends them is not
+//! known here. What an error code means stands in `wxpay/api/codes.rs` and `alipay/api/codes.rs`, what follows from it for
+//! each question in `answer`.
+//!
+//! Reading order: [`observation`] (what comes out), [`channel`] (the trait of listening), [`api`] (the trait of asking),
+//! [`accounts`] (the directory that gives a path its receiver), [`keys`], `wxpay/`, `alipay/`.
 
 pub mod accounts;
 pub mod alipay;

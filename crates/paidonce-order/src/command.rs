@@ -272,6 +272,10 @@ pub struct FlagFact {
 /// channel is asked how things stand.
 pub const CLOSED_AFTER_PAYMENT: &str = "closed_after_payment";
 
+/// [`FlagFact::code`] of a trade that was paid and is closed, while the channel says no word of the money: it went back as a
+/// rule, and the refunds tell.
+pub const CLOSED_WITHOUT_REFUND: &str = "closed_without_refund";
+
 /// A request to the second small aggregate: something verified that names no order of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StrayCommand {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{CLOSED_AFTER_PAYMENT, PaymentRef, RefundFact, RefundOrigin};
+use crate::command::{CLOSED_AFTER_PAYMENT, CLOSED_WITHOUT_REFUND, PaymentRef, RefundFact, RefundOrigin};
 use crate::event::{LedgerEvent, OrderEvent, StrayEvent};
 use crate::idem_key::IdemKey;
 use crate::ids::{AccountRef, Channel, ChannelTradeNo, Digest, OrderNo};
@@ -462,7 +462,7 @@ fn channel_calls(event: &OrderEvent, before: &Order) -> Vec<ChannelCall> {
 
 /// Flags that the platform's own answer may explain. The words are those of the channels' adapters.
 fn asks_for_a_query(code: &str) -> bool {
-    [CLOSED_AFTER_PAYMENT, "closed_without_refund", "refund_without_amount", "trade_state_disagrees"].contains(&code)
+    [CLOSED_AFTER_PAYMENT, CLOSED_WITHOUT_REFUND, "refund_without_amount", "trade_state_disagrees"].contains(&code)
 }
 
 fn query_refund(fact: &RefundFact) -> ChannelCall {

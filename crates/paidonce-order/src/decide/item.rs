@@ -3,11 +3,12 @@
 
 use super::adopt;
 use super::draft::Draft;
-use crate::command::{FlagFact, Operator, PaymentRef};
+use crate::command::{CLOSED_WITHOUT_REFUND, FlagFact, Operator, PaymentRef};
 use crate::error::OrderError;
 use crate::event::OrderEvent;
 use crate::fact_key::FactKey;
-use crate::order::{Payment, PaymentRole, RefundState, Status};
+use crate::ids::AccountRef;
+use crate::order::{Order, Payment, PaymentRole, RefundState, Status};
 
 /// Lets a surplus payment settle the order. A closed order may be settled too: its close undid no money, and a named
 /// person may decide to take a late payment after all. It is the only way out of CLOSED.
@@ -63,9 +64,20 @@ pub(super) fn resolve_item(draft: &mut Draft<'_>, item_no: String, by: Operator)
     }
 }
 
-/// One flag per content.
+/// One flag per content. What the booked refunds explain needs nobody.
 pub(super) fn record_flag(draft: &mut Draft<'_>, fact: FlagFact) {
-    if !draft.order().flagged_contents.contains(&fact.content) {
+    let is_explained = fact.code == CLOSED_WITHOUT_REFUND && is_all_back(draft.order(), &fact.account);
+    if !is_explained && !draft.order().flagged_contents.contains(&fact.content) {
         draft.emit(OrderEvent::FactFlagged(fact));
     }
+}
+
+/// Everything that came in through this account went back, or is on its way and followed.
+fn is_all_back(order: &Order, account: &AccountRef) -> bool {
+    let mut of_account = order.payments.iter().filter(|payment| payment.fact.payment.account == *account).peekable();
+    of_account.peek().is_some()
+        && of_account.all(|payment| {
+            let back_minor = payment.refunded_minor().saturating_add(payment.open_refunds_minor());
+            back_minor >= payment.fact.amount.amount_minor
+        })
 }

@@ -298,6 +298,18 @@ fn a_flag_books_nothing_in_any_state() {
 }
 
 #[test]
+fn a_close_without_a_word_of_the_money_needs_a_person_until_all_of_it_is_back() {
+    let flag = || flag("closed_without_refund");
+    check(vec![
+        row("unopened", unopened(), flag(), "FactFlagged => UNOPENED"),
+        row("paid", paid(), flag(), "FactFlagged => PAID"),
+        row("partly refunded", with(paid(), refunded(T1, "R1", 1)), flag(), "FactFlagged => PAID"),
+        row("refunded", refunded_in_full(), flag(), "nothing => REFUNDED"),
+        row("on its way back", with(paid(), request(None, "R1", 8888)), flag(), "nothing => PAID"),
+    ]);
+}
+
+#[test]
 fn an_operator_accepts_a_surplus_only_where_nothing_has_settled() {
     let refunded_surplus = with(pending_with_surplus(), refunded(T1, "R1", 1));
     check(vec![
