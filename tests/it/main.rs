@@ -52,6 +52,7 @@ mod architecture;
 mod cases;
 mod demo;
 mod postgres_starter;
+mod sandbox;
 mod serve_roles;
 mod store_effects;
 mod store_reads;

@@ -1,5 +1,7 @@
 //! The platforms' own keys: which of them signs what, and how they change while the sandbox runs.
 
+use std::time::Duration;
+
 use crate::certificate::Certificate;
 use crate::fate::Fate;
 use crate::keys::{Key, KeyError};
@@ -27,19 +29,15 @@ pub struct Signer {
 }
 
 impl Ring {
-    /// Fresh keys; the certificate was valid an hour before `now`, whatever clock the reader has.
-    pub fn generate(now: Moment) -> Result<Self, KeyError> {
-        let from = now.minus(std::time::Duration::from_secs(3600));
-        Ok(Self {
-            wxpay_public: Key::generate()?,
-            wxpay_certificates: vec![Certificate::issue(Key::generate()?, from)?],
-            alipay: Key::generate()?,
-        })
+    /// With these keys; the certificate was valid an hour before `now`, whatever clock the reader has.
+    pub fn of(wxpay_public: Key, of_certificate: Key, alipay: Key, now: Moment) -> Result<Self, KeyError> {
+        let certificate = Certificate::issue(of_certificate, now.minus(Duration::from_secs(3600)))?;
+        Ok(Self { wxpay_public, wxpay_certificates: vec![certificate], alipay })
     }
 
     /// Issues a new certificate beside the old ones; from now on it signs.
     pub fn rotate(&mut self, now: Moment) -> Result<String, KeyError> {
-        let from = now.minus(std::time::Duration::from_secs(3600));
+        let from = now.minus(Duration::from_secs(3600));
         let certificate = Certificate::issue(Key::generate()?, from)?;
         let serial = certificate.serial.clone();
         self.wxpay_certificates.push(certificate);

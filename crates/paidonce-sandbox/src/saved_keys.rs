@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -44,20 +44,35 @@ struct SavedMerchant {
     apiv3_key: String,
 }
 
-/// The keys of both sides: those of the folder, and fresh ones for what has none there.
+/// The keys that this process made, in the order in which a sandbox needs them. Making an RSA key takes a good part of a
+/// second, and many sandboxes are started by one test run: in one process all new folders get the same keys.
+static MADE: Mutex<Vec<Key>> = Mutex::new(Vec::new());
+
+/// Keys before those of the accounts: WeChat Pay's public key, its certificate's, Alipay's.
+const PLATFORM_KEYS: usize = 3;
+
+fn nth_key(n: usize) -> Result<Key, KeyError> {
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    while made.len() <= n {
+        made.push(Key::generate()?);
+    }
+    made.get(n).cloned().ok_or(KeyError("none could be made"))
+}
+
+/// The keys of both sides: those of the folder, and new ones for what has none there.
 pub fn load_or_make(options: &SandboxOptions, now: Moment) -> Result<(Accounts, Ring), SandboxError> {
     let file = options.dir.join(FILE);
     let saved = read(&file)?;
     let ring = match &saved {
         Some(saved) => saved.ring()?,
-        None => Ring::generate(now)?,
+        None => Ring::of(nth_key(0)?, nth_key(1)?, nth_key(2)?, now)?,
     };
-    let merchants = options.merchants.iter().map(|merchant| known_merchant(merchant, saved.as_ref()));
-    let sellers = options.sellers.iter().map(|seller| known_seller(seller, saved.as_ref()));
-    let accounts = Accounts {
-        merchants: merchants.collect::<Result<_, KeyError>>()?,
-        sellers: sellers.collect::<Result<_, KeyError>>()?,
-    };
+    let mut next = PLATFORM_KEYS..;
+    let mut new_key = || nth_key(next.next().unwrap_or_default());
+    let merchants = options.merchants.iter().map(|merchant| known_merchant(merchant, saved.as_ref(), &mut new_key));
+    let merchants = merchants.collect::<Result<_, KeyError>>()?;
+    let sellers = options.sellers.iter().map(|seller| known_seller(seller, saved.as_ref(), &mut new_key));
+    let accounts = Accounts { merchants, sellers: sellers.collect::<Result<_, KeyError>>()? };
     write(&options.dir, &accounts, &ring)?;
     Ok((accounts, ring))
 }
@@ -92,7 +107,11 @@ fn read(file: &Path) -> Result<Option<Saved>, SandboxError> {
     }
 }
 
-fn known_merchant(merchant: &Merchant, saved: Option<&Saved>) -> Result<Arc<KnownMerchant>, KeyError> {
+fn known_merchant(
+    merchant: &Merchant,
+    saved: Option<&Saved>,
+    new_key: impl FnOnce() -> Result<Key, KeyError>,
+) -> Result<Arc<KnownMerchant>, KeyError> {
     let merchant = merchant.clone();
     let known = saved.and_then(|saved| saved.merchants.get(&merchant.mchid));
     Ok(Arc::new(match known {
@@ -105,15 +124,19 @@ fn known_merchant(merchant: &Merchant, saved: Option<&Saved>) -> Result<Arc<Know
         None => KnownMerchant {
             merchant,
             apiv3_key: random_hex(16)?,
-            key: Key::generate()?,
+            key: new_key()?,
             serial: random_hex(20)?.to_ascii_uppercase(),
         },
     }))
 }
 
-fn known_seller(seller: &Seller, saved: Option<&Saved>) -> Result<Arc<KnownSeller>, KeyError> {
+fn known_seller(
+    seller: &Seller,
+    saved: Option<&Saved>,
+    new_key: impl FnOnce() -> Result<Key, KeyError>,
+) -> Result<Arc<KnownSeller>, KeyError> {
     let known = saved.and_then(|saved| saved.apps.get(&seller.app_id));
-    let key = known.map_or_else(Key::generate, |pem| Key::parse(pem))?;
+    let key = known.map_or_else(new_key, |pem| Key::parse(pem))?;
     Ok(Arc::new(KnownSeller { seller: seller.clone(), key }))
 }
 

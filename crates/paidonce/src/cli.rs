@@ -50,6 +50,8 @@ pub enum Command {
     /// Send storms of repeated callbacks to a running ledger and check that everything happened once.
     #[command(after_help = STORM_EXAMPLES)]
     Storm(commands::storm::StormArgs),
+    /// Play WeChat Pay and Alipay on this machine, with test keys, for a ledger under development.
+    Sandbox(commands::sandbox::SandboxArgs),
     /// Bring the schema of the database up to date.
     Migrate(commands::migrate::MigrateArgs),
     /// Open, look at and close orders of a running ledger.
@@ -76,6 +78,7 @@ impl Command {
         match self {
             Self::Demo(_) | Self::Storm(_) => telemetry::TABLE_FILTER,
             Self::Serve(_)
+            | Self::Sandbox(_)
             | Self::Migrate(_)
             | Self::Order(_)
             | Self::Items(_)

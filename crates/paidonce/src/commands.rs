@@ -13,6 +13,7 @@ pub mod items;
 pub mod migrate;
 pub mod order;
 mod print;
+pub mod sandbox;
 pub mod serve;
 pub mod storm;
 pub mod subscribers;
@@ -23,6 +24,7 @@ pub async fn run(cli: Cli, env: &Environment) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Demo(args) => demo::run(args).await,
         Command::Storm(args) => storm::run(args, file, env).await,
+        Command::Sandbox(args) => sandbox::run(args).await,
         Command::Serve(args) => serve::run(args, file, env).await,
         Command::Migrate(args) => migrate::run(args, file, env).await,
         Command::Order(args) => order::run(args).await,
