@@ -11,6 +11,7 @@ mod play;
 mod report;
 mod script;
 mod sessions;
+mod swarm;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -249,6 +249,12 @@ async fn write(socket: &mut TcpStream, request: &Request) -> std::io::Result<()>
     }
 }
 
+/// Whether these bytes begin an answer with a status 2xx.
+#[must_use]
+pub fn starts_with_success(bytes: &[u8]) -> bool {
+    bytes.strip_prefix(b"HTTP/1.1 ").is_some_and(|rest| rest.starts_with(b"2"))
+}
+
 /// Reads a complete answer; `None` when the bytes are not one.
 fn parse(bytes: &[u8]) -> Option<Parts> {
     let end = find(bytes, b"\r\n\r\n")?;

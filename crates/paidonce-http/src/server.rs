@@ -15,6 +15,15 @@ use crate::routes;
 use crate::state::State;
 use crate::trace;
 
+/// Open connections: more than a crowd of slow senders holds in the time that each is given ([`REQUEST_SENT_MAX`]), so that
+/// callbacks are accepted meanwhile.
+pub const CONNECTIONS_MAX: usize = 16_384;
+/// Platforms send a callback in one go and give up after 5 s: whoever takes twice as long for its head, or for its body, is no
+/// platform.
+const REQUEST_SENT_MAX: Duration = Duration::from_secs(10);
+/// Connections that the kernel keeps for us while we accept others; the kernel's own limit (somaxconn) is often 4,096.
+const BACKLOG: u32 = 4_096;
+
 /// How the server listens and what it bounds.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
@@ -22,7 +31,7 @@ pub struct ServerOptions {
     pub listen: SocketAddr,
     /// Threads that serve connections. Two keep a small machine busy; decisions and commits run elsewhere.
     pub workers: usize,
-    /// Open connections per worker; more wait in the backlog.
+    /// Open connections; more wait in the backlog.
     pub connections_max: usize,
     /// A client must have sent its request head within this.
     pub head_timeout: Duration,
@@ -81,9 +90,9 @@ impl ServerOptions {
         Self {
             listen,
             workers: 2,
-            connections_max: 10_000,
-            head_timeout: Duration::from_secs(10),
-            body_timeout: Duration::from_secs(10),
+            connections_max: CONNECTIONS_MAX,
+            head_timeout: REQUEST_SENT_MAX,
+            body_timeout: REQUEST_SENT_MAX,
             keep_alive: Duration::from_secs(75),
             shutdown_timeout: Duration::from_secs(10),
             answer_deadline: Duration::from_millis(4_500),
@@ -158,7 +167,8 @@ pub async fn serve(options: ServerOptions, app: Arc<App>) -> Result<Server, Serv
             .wrap(middleware::from_fn(trace::surround))
     })
     .workers(options.workers)
-    .max_connections(options.connections_max)
+    .max_connections(options.connections_max.div_ceil(options.workers.max(1)))
+    .backlog(BACKLOG)
     .client_request_timeout(options.head_timeout)
     .client_disconnect_timeout(Duration::from_secs(1))
     .keep_alive(options.keep_alive)

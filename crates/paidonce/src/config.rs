@@ -46,6 +46,9 @@ const WRITERS_MAX: i64 = 64;
 /// More would only wait longer than any caller does.
 const QUEUE_JOBS_LIMIT: i64 = 65_536;
 
+/// More open files than any kernel allows by default.
+const CONNECTIONS_LIMIT: i64 = 1_000_000;
+
 /// Everything the program can be told.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -53,6 +56,8 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// Where to listen.
     pub listen: SocketAddr,
+    /// Open connections at most; fewer when the limit of open files is lower.
+    pub connections_max: usize,
     /// Where the ledger is.
     pub database: DatabaseConfig,
     /// WeChat Pay and Alipay accounts with their keys.
@@ -137,9 +142,11 @@ impl Config {
 
     fn read(root: &Section<'_>, path: Option<&Path>) -> Self {
         let secrets = doors::read_secrets(&root.section("secrets"));
+        let server = read_server(&root.section("server"));
         let config = Self {
             file: path.map(Path::to_path_buf),
-            listen: read_listen(&root.section("server")),
+            listen: server.listen,
+            connections_max: server.connections_max,
             database: read_database(&root.section("database")),
             accounts: accounts::read(root),
             tokens: doors::read_tokens(&root.sections("tokens")),
@@ -153,10 +160,23 @@ impl Config {
     }
 }
 
+/// `[server]`.
+struct ServerConfig {
+    listen: SocketAddr,
+    connections_max: usize,
+}
+
+fn read_server(server: &Section<'_>) -> ServerConfig {
+    let listen = read_listen(server);
+    let connections = server.integer("connections_max", 16..=CONNECTIONS_LIMIT);
+    server.finish();
+    let connections = connections.and_then(|connections| usize::try_from(connections).ok());
+    ServerConfig { listen, connections_max: connections.unwrap_or(paidonce_http::server::CONNECTIONS_MAX) }
+}
+
 fn read_listen(server: &Section<'_>) -> SocketAddr {
     let default = SocketAddr::from(([127, 0, 0, 1], 8080));
     let from_file = server.string("listen");
-    server.finish();
     let variable = server.document.variable("PAIDONCE_LISTEN");
     let given = variable.map(|text| ("PAIDONCE_LISTEN".to_owned(), text.to_owned(), None));
     let given = given.or_else(|| from_file.map(|found| (server.name("listen"), found.value, found.line)));

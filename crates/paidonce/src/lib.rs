@@ -1,7 +1,8 @@
 //! The whole program: configuration, wiring, subcommands. No business rules, no SQL.
 //!
 //! Reading order: [`cli`] (what can be asked), [`config`] (what can be told), [`ledger`] and [`running`] (what is wired), the
-//! [`commands`] (a subcommand a file) with [`client`] and [`table`], [`exit`] (what a script sees), [`telemetry`], [`shutdown`].
+//! [`commands`] (a subcommand a file) with [`client`] and [`table`], [`exit`] (what a script sees), [`telemetry`],
+//! [`shutdown`], [`open_files`].
 
 use std::process::ExitCode;
 
@@ -13,6 +14,7 @@ pub mod commands;
 pub mod config;
 pub mod exit;
 pub mod ledger;
+pub mod open_files;
 pub mod running;
 pub mod shutdown;
 pub mod table;

@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::{Config, EffectsConfig};
 use crate::ledger::{self, OpenPlan};
+use crate::open_files;
 
 /// A running ledger. Dropping it without [`Running::stop`] leaves leases to expire and queued jobs unfinished.
 pub struct Running {
@@ -136,12 +137,30 @@ fn relay_settings(effects: &EffectsConfig) -> RelaySettings {
 fn server_options(config: &Config, plan: &OpenPlan, relay: &Relay) -> ServerOptions {
     let mut options = ServerOptions::new(config.listen);
     options.tokens = config.tokens.clone();
+    options.connections_max = connections_max(config.connections_max);
     #[cfg(feature = "testing")]
     {
         options.testing.clock = plan.clock.clone();
         options.testing.relay = Some(Arc::new(relay.clone()));
     }
     options
+}
+
+/// As many connections as were configured, or as the open files allow.
+fn connections_max(wanted: usize) -> usize {
+    let files = open_files::raise_limit();
+    let connections = open_files::connections_that_fit(wanted, files);
+    if connections < wanted {
+        tracing::warn!(
+            files,
+            connections,
+            wanted,
+            "fewer connections than configured: raise the hard limit of open files (ulimit -Hn, LimitNOFILE=)"
+        );
+    } else {
+        tracing::info!(files, connections, "open files and connections at most");
+    }
+    connections
 }
 
 #[cfg(test)]

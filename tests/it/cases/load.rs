@@ -1,10 +1,9 @@
-//! Steps that send too much, too slowly, or bytes that are no request of a platform.
+//! Steps that send too much, or bytes that are no request of a platform.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
 use paidonce_tests::wire::{self, Request};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,10 +13,6 @@ use super::platform::expand_repeat;
 use super::report::{StepAnswer, wechat_accepted};
 use super::script::text;
 
-/// Slow connections at most: the test machine's sockets, not the server's, are the limit.
-const SLOW_CONNECTIONS_MAX: u64 = 500;
-/// Slow sending lasts at most this long; the server's read timeout is far below it.
-const SLOW_SECONDS_MAX: u64 = 12;
 /// Bytes written at once into an endless body.
 const BLOCK_BYTES: usize = 64 * 1024;
 /// Longest wait for the answer to an endless body.
@@ -103,41 +98,4 @@ async fn write_zeros(to: SocketAddr, path: &str, bytes: u64, framing: Framing) -
             },
         }
     }
-}
-
-/// Many connections that send a few bytes a second: each must be cut, and none may get an acknowledgement.
-pub async fn slow_senders(to: SocketAddr, step: &Value) -> StepAnswer {
-    let asked = step["connections"].as_u64().unwrap_or(1);
-    let seconds = step["seconds"].as_u64().unwrap_or(1).min(SLOW_SECONDS_MAX);
-    let connections = asked.min(SLOW_CONNECTIONS_MAX);
-    let cut = join_all((0..connections).map(|_| slow_sender(to, seconds))).await;
-    let cut = cut.into_iter().filter(|was_cut| *was_cut).count();
-    let words = format!("{connections} connections (of {asked}) for at most {seconds} s: {cut} were cut by the server");
-    StepAnswer::words("slow_senders", "done", &words)
-}
-
-/// `true` when the server closed the connection (or answered) before the end.
-async fn slow_sender(to: SocketAddr, seconds: u64) -> bool {
-    let Ok(mut socket) = TcpStream::connect(to).await else { return true };
-    let request =
-        b"POST /callbacks/wxpay/1900000001 HTTP/1.1\r\nHost: ledger.example.test\r\nContent-Length: 1000\r\n\r\n";
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(seconds);
-    let mut answer = [0_u8; 256];
-    for byte in request {
-        if socket.write_all(&[*byte]).await.is_err() {
-            return true;
-        }
-        let pause = tokio::time::sleep(Duration::from_secs(1));
-        tokio::select! {
-            read = socket.read(&mut answer) => {
-                let _ = read;
-                return true;
-            }
-            () = pause => {}
-        }
-        if tokio::time::Instant::now() >= deadline {
-            return false;
-        }
-    }
-    false
 }

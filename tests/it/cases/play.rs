@@ -16,6 +16,7 @@ use paidonce_tests::warehouse::Plan;
 use paidonce_tests::wire::{self, Request};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::given::{Given, GivenRefund, Paused, pause_warehouse, yuan};
@@ -24,6 +25,7 @@ use super::platform::{Platform, named_apiv3_key};
 use super::report::{self, Report, StepAnswer, alipay_accepted, api_accepted, wechat_accepted};
 use super::script::{Script, all_steps, instant, list, numbered, text};
 use super::sessions;
+use super::swarm::Swarm;
 
 /// Longest wait for background work at the end.
 const SETTLE_WAIT: Duration = Duration::from_secs(30);
@@ -58,6 +60,7 @@ struct Player {
     step_started: Instant,
     feed_cursor: Option<String>,
     feed_events: Vec<String>,
+    swarm_is_there: watch::Sender<bool>,
 }
 
 /// The runs that `given` asks for: one, or one for each time zone.
@@ -113,6 +116,7 @@ pub async fn play(script: &Script, engine: Engine, variant: Variant) -> Report {
         step_started: Instant::now(),
         feed_cursor: None,
         feed_events: Vec::new(),
+        swarm_is_there: watch::Sender::new(false),
         given,
         app,
     };
@@ -207,7 +211,7 @@ impl Player {
                 "parallel" => self.parallel(step).await,
                 "parallel_pairs" => self.parallel_pairs(step).await,
                 "repeat_unique" => self.repeat_unique(step, server).await,
-                "slow_senders" => vec![load::slow_senders(self.app.addr_of(server), step).await],
+                "slow_senders" => vec![self.slow_senders(step, server).await],
                 other => vec![StepAnswer::not_run(other, not_in_this_release(other))],
             }
         })
@@ -236,6 +240,16 @@ impl Player {
         match self.platform.path(step, provider) {
             Ok(path) => load::raw_http(self.address(server), step, &path, &self.folder).await,
             Err(reason) => StepAnswer::not_run("raw_http", reason),
+        }
+    }
+
+    /// Others that run at the same time wait until the crowd is there: see [`Player::parallel`].
+    async fn slow_senders(&self, step: &Value, server: usize) -> StepAnswer {
+        let swarm = Swarm::open(self.address(server), step).await;
+        self.swarm_is_there.send_replace(true);
+        match swarm {
+            Ok(swarm) => swarm.dribble().await,
+            Err(reason) => StepAnswer::not_run("slow_senders", reason),
         }
     }
 
@@ -272,7 +286,7 @@ impl Player {
     async fn append(&self, step: &Value, count: u64) -> Vec<StepAnswer> {
         let sends = (1..=count).map(|number| async move {
             let request = self.append_request(text(step, "stream"));
-            let server = usize::try_from(number).unwrap_or(0) % self.app.server_count();
+            let server = usize::try_from(number - 1).unwrap_or(0) % self.app.server_count();
             let reply = wire::send(self.address(server), &request).await;
             let accepted = if request.path.contains("alipay") { alipay_accepted } else { wechat_accepted };
             StepAnswer::of(text(step, "do"), reply, accepted, ["ack", "nack"])
@@ -309,7 +323,12 @@ impl Player {
             (None, Some(seconds)) => seconds * 1000 / u64::try_from(steps.len().max(1)).unwrap_or(1),
             (None, None) => 0,
         };
+        let is_swarm = |step: &Value| text(step, "do") == "slow_senders";
+        let has_swarm = steps.iter().any(|step| is_swarm(step));
         let runs = steps.into_iter().enumerate().map(|(number, inner)| async move {
+            if has_swarm && !is_swarm(inner) {
+                let _ = self.swarm_is_there.subscribe().wait_for(|there| *there).await;
+            }
             tokio::time::sleep(Duration::from_millis(gap * u64::try_from(number).unwrap_or(0))).await;
             self.inner_step(inner, number % servers.max(1)).await
         });
