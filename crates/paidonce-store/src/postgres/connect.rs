@@ -106,7 +106,10 @@ async fn of_login(login: &PgPool, target: &PgConnectOptions, migrations: Migrati
 
 /// The pool would try again and again, and then say that it took too long.
 async fn first_session(target: &PgConnectOptions, rights: &SessionRights) -> Result<PgConnection, StoreError> {
-    let mut first = target.connect().await.map_err(|error| unavailable(&error))?;
+    let first = tokio::time::timeout(CONNECT_MAX, target.connect()).await;
+    let first =
+        first.map_err(|_| StoreError::Unavailable("the server does not take a second connection".to_owned()))?;
+    let mut first = first.map_err(|error| unavailable(&error))?;
     match confirm(&mut first, &rights.role).await {
         Ok(()) => Ok(first),
         Err(error @ sqlx::Error::Configuration(_)) => Err(StoreError::Invalid(error.to_string())),

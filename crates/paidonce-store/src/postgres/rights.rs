@@ -26,7 +26,7 @@ SELECT pg_has_role(session_user, r.oid, CASE WHEN current_setting('server_versio
 
 /// Tables of the ledger are those in the schema where the login finds `events`.
 const LOGIN: &str = "
-SELECT session_user::text, current_user::text, quote_ident(n.nspname)
+SELECT session_user::text, current_user::text, quote_ident(n.nspname), quote_ident(session_user)
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('events')";
 
 const MISSING: &str = "
@@ -76,7 +76,7 @@ pub(super) async fn sessions(
             if role == WRITER {
                 "run `paidonce migrate` as the owner of the tables".to_owned()
             } else {
-                format!("GRANT {WRITER} TO {login}, or migrate and serve as a login that is a member")
+                format!("GRANT {WRITER} TO {}, or migrate and serve as a login that is a member", text(&row, 3)?)
             }
         )));
     }
