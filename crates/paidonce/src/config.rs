@@ -9,6 +9,7 @@
 //! | reading a table | `section` |
 //! | secrets from values, files, variables | [`secret`] |
 //! | `[[wxpay]]`, `[[alipay]]` | [`accounts`] |
+//! | `[channel_calls]`, `[surplus]`, `[sandbox]` | [`calls`] |
 //! | `[[tokens]]`, `[secrets]`, `[effects]`, `[[subscribers]]` | [`doors`] |
 
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 pub mod accounts;
+pub mod calls;
 pub mod document;
 pub mod doors;
 pub mod secret;
@@ -25,6 +27,7 @@ mod section;
 mod tests;
 
 pub use accounts::AccountsConfig;
+pub use calls::{ChannelCallsConfig, SurplusConfig};
 pub use document::{Environment, Problem, Problems};
 pub use doors::{EffectsConfig, SigningSecrets};
 pub use secret::Secret;
@@ -68,6 +71,12 @@ pub struct Config {
     pub secrets: SigningSecrets,
     /// Retry rules of the relay.
     pub effects: EffectsConfig,
+    /// How the platforms are asked.
+    pub channel_calls: ChannelCallsConfig,
+    /// What becomes of payments that settle nothing.
+    pub surplus: SurplusConfig,
+    /// Whose money it is: the platforms', or that of `paidonce sandbox`.
+    pub money: paidonce_http::Money,
     /// Put into `t_subscriber` at start.
     pub subscribers: Vec<Located<paidonce_store::store::Subscriber>>,
     /// What is allowed but probably not meant.
@@ -143,14 +152,18 @@ impl Config {
     fn read(root: &Section<'_>, path: Option<&Path>) -> Self {
         let secrets = doors::read_secrets(&root.section("secrets"));
         let server = read_server(&root.section("server"));
+        let money = calls::read_sandbox(&root.section("sandbox"));
         let config = Self {
             file: path.map(Path::to_path_buf),
             listen: server.listen,
             connections_max: server.connections_max,
             database: read_database(&root.section("database")),
-            accounts: accounts::read(root),
+            accounts: accounts::read(root, money),
             tokens: doors::read_tokens(&root.sections("tokens")),
             effects: doors::read_effects(&root.section("effects")),
+            channel_calls: calls::read_calls(&root.section("channel_calls")),
+            surplus: calls::read_surplus(&root.section("surplus")),
+            money,
             subscribers: doors::read_subscribers(&root.sections("subscribers"), &secrets),
             secrets,
             warnings: Vec::new(),

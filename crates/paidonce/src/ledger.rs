@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use paidonce_store::clock::ClockOffset;
-use paidonce_store::options::{Durability, StoreOptions};
+use paidonce_store::options::{Durability, FirstDue, StoreOptions};
 use paidonce_store::rights::{AppendOnly, RolesReport, SessionRights};
 use paidonce_store::store::{Store, StoreError};
 use paidonce_store::{Migrations, PostgresStore, SqliteStore};
@@ -22,6 +22,8 @@ pub struct OpenPlan {
     pub migrations: Migrations,
     /// Whether commits wait for the disk.
     pub durability: Durability,
+    /// When calls to the platforms are made first.
+    pub first_due: FirstDue,
     /// Shared with [`paidonce_app::Clock`].
     pub clock: ClockOffset,
 }
@@ -30,7 +32,7 @@ impl OpenPlan {
     /// For a ledger that is meant to last.
     #[must_use]
     pub fn durable(migrations: Migrations) -> Self {
-        Self { migrations, durability: Durability::Full, clock: starting_clock() }
+        Self { migrations, durability: Durability::Full, first_due: FirstDue::default(), clock: starting_clock() }
     }
 }
 
@@ -63,6 +65,7 @@ pub async fn open(database: &DatabaseConfig, plan: &OpenPlan) -> Result<Arc<dyn 
         queue_jobs_max: database.queue_jobs_max,
         migrations: plan.migrations,
         durability: plan.durability,
+        first_due: plan.first_due,
         clock: plan.clock.clone(),
         ..StoreOptions::default()
     };

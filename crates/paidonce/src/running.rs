@@ -4,7 +4,7 @@
 //! | started | stopped |
 //! |---|---|
 //! | 1 store (schema, lock, log that can be decoded) | 3 last: finishes what was accepted, closes |
-//! | 2 relay | 2 finishes the deliveries under way |
+//! | 2 relays and key refresh | 2 finish the deliveries and calls under way |
 //! | 3 HTTP server | 1 first: no new connection, what is under way is answered |
 
 use std::net::SocketAddr;
@@ -13,9 +13,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use paidonce_app::{App, AppOptions, Clock};
-use paidonce_http::{Server, ServerOptions};
+use paidonce_http::{CallMetrics, Money, Server, ServerOptions};
+use paidonce_order::ids::AccountRef;
+use paidonce_store::options::FirstDue;
 use paidonce_store::store::{Backfill, Store};
-use paidonce_worker::{Deliverer, Relay, RelaySettings, Schedule, Secrets};
+use paidonce_worker::{
+    ChannelClientSettings, Deliverer, HttpChannelClient, Relay, RelaySettings, Schedule, Secrets, key_refresh,
+};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -29,24 +33,30 @@ pub struct Running {
     app: Arc<App>,
     server: Server,
     secrets: Arc<Secrets>,
-    relay: JoinHandle<()>,
-    relay_stop: watch::Sender<bool>,
+    relays: JoinHandle<()>,
+    keys: JoinHandle<()>,
+    refreshed: watch::Sender<Vec<AccountRef>>,
+    stop: watch::Sender<bool>,
 }
 
 impl Running {
     /// Opens the ledger and starts everything. Errors: [`crate::exit::Stop`] with the exit code that fits, inside the chain.
     pub async fn start(config: &Config, plan: OpenPlan) -> anyhow::Result<Self> {
+        say_whose_money(config);
+        let plan = OpenPlan { first_due: first_due(config), ..plan };
         let store = ledger::open(&config.database, &plan).await?;
         let clock = Clock::new(plan.clock.clone());
         let app = App::new(Arc::clone(&store), config.accounts.ours.clone(), clock.clone(), AppOptions::default());
-        let app = Arc::new(app);
+        let calls = CallMetrics::default();
+        let client = channel_client(config, &app, calls.clone())?;
+        let app = Arc::new(app.with_channel_client(Arc::new(client.clone())));
         app.set_secret_names(config.secrets.keys().cloned());
         put_subscribers(store.as_ref(), config).await?;
         let secrets = Arc::new(Secrets::new(config.secrets.clone()));
         let timeout = Duration::from_secs(u64::from(config.effects.request_timeout_seconds));
         let deliverer = Deliverer::try_new(Arc::clone(&secrets), clock, timeout).context("HTTP client of the relay")?;
-        let relay = Relay::new(Arc::clone(&store), deliverer, relay_settings(&config.effects), app.commits());
-        let options = server_options(config, &plan, &relay);
+        let relays = Relay::new(Arc::clone(&store), deliverer, relay_settings(&config.effects), app.commits());
+        let options = ServerOptions { calls, ..server_options(config, &plan, &relays) };
         let server = match paidonce_http::serve(options, Arc::clone(&app)).await {
             Ok(server) => server,
             Err(error) => {
@@ -54,9 +64,11 @@ impl Running {
                 return Err(error.into());
             }
         };
-        let (relay_stop, stopped) = watch::channel(false);
-        let relay = tokio::spawn(relay.run(stopped));
-        Ok(Self { store, app, server, secrets, relay, relay_stop })
+        let (stop, stopped) = watch::channel(false);
+        let (refreshed, accounts) = watch::channel(config.accounts.refreshed.clone());
+        let keys = tokio::spawn(key_refresh::refresh_for_ever(client, accounts, stopped.clone()));
+        let relays = tokio::spawn(relays.run(stopped));
+        Ok(Self { store, app, server, secrets, relays, keys, refreshed, stop })
     }
 
     /// Where it listens, with the real port.
@@ -89,6 +101,7 @@ impl Running {
         self.app.accounts().replace(config.accounts.ours.clone());
         self.app.set_secret_names(config.secrets.keys().cloned());
         self.secrets.replace(config.secrets.clone());
+        self.refreshed.send_replace(config.accounts.refreshed.clone());
         self.server.replace_tokens(config.tokens.clone());
     }
 
@@ -102,14 +115,51 @@ impl Running {
 
     /// Stops: what was accepted is finished and durable when this returns.
     pub async fn stop(self) {
-        // Nobody receives when the relay has ended before; then there is nothing to stop.
-        self.relay_stop.send_replace(true);
+        // Nobody receives when both have ended before; then there is nothing to stop.
+        self.stop.send_replace(true);
         self.server.shutdown().await;
-        if let Err(error) = self.relay.await {
-            tracing::error!(%error, "the relay ended in a panic; what it had claimed is sent again after its lease");
+        for ended in [self.relays.await, self.keys.await] {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a worker ended in a panic; what it had claimed is tried again after its lease");
+            }
         }
         self.store.shutdown().await;
     }
+}
+
+/// Whoever reads the log of a ledger must see at once that its money is played.
+fn say_whose_money(config: &Config) {
+    if config.money == Money::Played {
+        tracing::warn!(
+            "SANDBOX: the platforms are played by `paidonce sandbox`. No money here is real, and its keys protect nothing."
+        );
+    }
+}
+
+fn seconds(seconds: impl Into<u64>) -> Duration {
+    Duration::from_secs(seconds.into())
+}
+
+fn first_due(config: &Config) -> FirstDue {
+    let first = config.channel_calls.poll_seconds.first().copied();
+    let default = FirstDue::default();
+    let poll_ms = first.and_then(|seconds| i64::try_from(seconds).ok()).map(|seconds| seconds.saturating_mul(1000));
+    FirstDue {
+        poll_ms: poll_ms.unwrap_or(default.poll_ms),
+        surplus_ms: i64::from(config.surplus.delay_seconds).saturating_mul(1000),
+    }
+}
+
+fn channel_client(config: &Config, app: &App, calls: CallMetrics) -> anyhow::Result<HttpChannelClient> {
+    let settings = ChannelClientSettings {
+        calls_per_second: config.channel_calls.calls_per_second,
+        call_timeout: seconds(config.channel_calls.request_timeout_seconds),
+        key_refresh_min: seconds(config.channel_calls.key_refresh_min_seconds),
+        ..ChannelClientSettings::default()
+    };
+    let accounts = Arc::new(app.accounts().clone());
+    let client = HttpChannelClient::try_new(accounts, Arc::new(calls), app.clock().clone(), &settings);
+    client.context("HTTP client of the platforms")
 }
 
 /// Only what differs is written: each write makes every writer read the subscribers again.
@@ -138,6 +188,7 @@ fn server_options(config: &Config, plan: &OpenPlan, relay: &Relay) -> ServerOpti
     let mut options = ServerOptions::new(config.listen);
     options.tokens = config.tokens.clone();
     options.connections_max = connections_max(config.connections_max);
+    options.money = config.money;
     #[cfg(feature = "testing")]
     {
         options.testing.clock = plan.clock.clone();

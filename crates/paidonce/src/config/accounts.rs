@@ -4,10 +4,14 @@
 use std::collections::BTreeMap;
 
 use paidonce_channel::alipay::{
-    ALIPAY_API_URL, AlipayAccount, AlipayAccountConfig, AlipayAppConfig, AlipayKeyConfig, SignType,
+    ALIPAY_API_URL, AlipayAccount, AlipayAccountConfig, AlipayApiCerts, AlipayAppApiConfig, AlipayAppConfig,
+    AlipayKeyConfig, SignType,
 };
 use paidonce_channel::keys::{ConfigProblem, SecretText};
-use paidonce_channel::wxpay::{MerchantMode, PlatformKeyConfig, WxpayAccount, WxpayAccountConfig};
+use paidonce_channel::wxpay::{
+    MerchantMode, PlatformKeyConfig, WXPAY_API_URL, WxpayAccount, WxpayAccountConfig, WxpayApiConfig,
+};
+use paidonce_http::Money;
 use paidonce_order::ids::AccountRef;
 
 use super::secret::{Secret, variable_part};
@@ -20,6 +24,8 @@ pub struct AccountsConfig {
     pub ours: paidonce_channel::OurAccounts,
     /// One line for a person about each.
     pub summary: Vec<(AccountRef, String)>,
+    /// Those whose platform changes its certificates by itself, and that can ask for the new ones.
+    pub refreshed: Vec<AccountRef>,
 }
 
 /// Where the fields of one account stand, and which of them were already complained about.
@@ -70,24 +76,37 @@ fn counted_from_one(field: &str) -> String {
     name
 }
 
-pub(super) fn read(root: &Section<'_>) -> AccountsConfig {
+pub(super) fn read(root: &Section<'_>, money: Money) -> AccountsConfig {
     let (wxpay, alipay) = (root.sections("wxpay"), root.sections("alipay"));
-    let wxpay: Vec<_> = wxpay.iter().filter_map(read_wxpay).collect();
-    let alipay: Vec<_> = alipay.iter().filter_map(read_alipay).collect();
+    let wxpay: Vec<_> = wxpay.iter().filter_map(|section| read_wxpay(section, money)).collect();
+    let alipay: Vec<_> = alipay.iter().filter_map(|section| read_alipay(section, money)).collect();
     let of_wxpay = wxpay.iter().map(|account| {
-        let keys = account.platform_key_ids().join(", ");
-        (account.account().clone(), format!("platform keys {keys}"))
+        let (keys, asks) = (account.platform_key_ids().join(", "), asks(account.can_ask()));
+        (account.account().clone(), format!("platform keys {keys}; {asks}"))
     });
-    let of_alipay =
-        alipay.iter().map(|account| (account.account().clone(), format!("apps {}", account.app_ids().join(", "))));
+    let of_alipay = alipay.iter().map(|account| {
+        let (apps, asks) = (account.app_ids().join(", "), asks(account.can_ask()));
+        (account.account().clone(), format!("apps {apps}; {asks}"))
+    });
     let summary = of_wxpay.chain(of_alipay).collect();
+    let refreshed = wxpay.iter().filter(|account| account.can_ask() && has_certificate(account));
+    let refreshed = refreshed.map(|account| account.account().clone()).collect();
     match paidonce_channel::OurAccounts::try_new(wxpay, alipay) {
-        Ok(ours) => AccountsConfig { ours, summary },
+        Ok(ours) => AccountsConfig { ours, summary, refreshed },
         Err(problems) => {
             problems.into_iter().for_each(|problem| root.problem(None, problem.to_string()));
             AccountsConfig::default()
         }
     }
+}
+
+const fn asks(can_ask: bool) -> &'static str {
+    if can_ask { "asks its platform" } else { "only listens (no private key)" }
+}
+
+/// A public key has a name of its own and is changed by a person.
+fn has_certificate(account: &WxpayAccount) -> bool {
+    account.platform_key_ids().iter().any(|id| !id.starts_with("PUB_KEY_ID_"))
 }
 
 /// The text of a required field; empty when it was reported as missing.
@@ -108,7 +127,7 @@ fn required(lines: &mut Lines<'_, '_>, key: &'static str, what_to_do: &str) -> S
     }
 }
 
-fn read_wxpay(section: &Section<'_>) -> Option<WxpayAccount> {
+fn read_wxpay(section: &Section<'_>, money: Money) -> Option<WxpayAccount> {
     let lines = &mut Lines::new(section);
     let mchid = required(lines, "mchid", "write mchid = \"1900000001\"");
     let appids = strings(lines, "appids", "write appids = [\"wx0000000000000001\"]");
@@ -129,9 +148,51 @@ fn read_wxpay(section: &Section<'_>) -> Option<WxpayAccount> {
     let apiv3_key = apiv3_key.map(|key| text("apiv3_key", key)).unwrap_or_else(|| SecretText::from(""));
     let apiv3_key_previous = previous.map(|key| text("apiv3_key_previous", key));
     let platform_keys = read_platform_keys(lines);
+    let api = read_wxpay_api(lines, &mchid, money);
     section.finish();
-    let config = WxpayAccountConfig { mchid, appids, mode, platform_keys, apiv3_key, apiv3_key_previous, api: None };
+    let config = WxpayAccountConfig { mchid, appids, mode, platform_keys, apiv3_key, apiv3_key_previous, api };
     WxpayAccount::try_new(&config).map_err(|problems| lines.report(problems)).ok()
+}
+
+/// What it takes to ask: both keys or none.
+fn read_wxpay_api(lines: &mut Lines<'_, '_>, mchid: &str, money: Money) -> Option<WxpayApiConfig> {
+    let section = lines.section;
+    let variable = format!("PAIDONCE_WXPAY_{}_MERCHANT_PRIVATE_KEY", variable_part(mchid));
+    let key = section.secret(["merchant_private_key", "merchant_private_key_file"], &variable);
+    let has_key = key.is_some() || section.has("merchant_private_key") || section.has("merchant_private_key_file");
+    let serial = section.string("merchant_serial");
+    let api_url = read_api_url(lines, WXPAY_API_URL, money);
+    match (section.has("merchant_serial"), has_key) {
+        (true, true) => {}
+        (false, false) => return None,
+        (true, false) => {
+            let what = format!("name a file with the private key of our API certificate, or set {variable}");
+            lines.missing("merchant_private_key_file", &what);
+        }
+        (false, true) => {
+            lines.missing(
+                "merchant_serial",
+                "write the serial number of our API certificate, as the merchant platform shows it",
+            );
+        }
+    }
+    let (serial, key) = (serial?, key?);
+    lines.at("merchant_serial", serial.line);
+    lines.at("merchant_private_key", key.line);
+    let merchant_private_key = SecretText::from(key.value.reveal());
+    Some(WxpayApiConfig { api_url, merchant_serial: serial.value, merchant_private_key })
+}
+
+fn read_api_url(lines: &mut Lines<'_, '_>, default: &str, money: Money) -> String {
+    let Some(found) = lines.section.string("api_url") else { return default.to_owned() };
+    lines.at("api_url", found.line);
+    if found.value.starts_with("http://") && money == Money::Real {
+        let name = lines.section.name("api_url");
+        let warning =
+            format!("{name} is not https://: whoever is between reads our orders (the sandbox says [sandbox])");
+        lines.section.document.warning(found.line, warning);
+    }
+    found.value
 }
 
 fn strings(lines: &mut Lines<'_, '_>, key: &'static str, what_to_do: &str) -> Vec<String> {
@@ -201,7 +262,7 @@ fn read_platform_key(section: &Section<'_>) -> Option<PlatformKeyConfig> {
     }
 }
 
-fn read_alipay(section: &Section<'_>) -> Option<AlipayAccount> {
+fn read_alipay(section: &Section<'_>, money: Money) -> Option<AlipayAccount> {
     let lines = &mut Lines::new(section);
     let seller_id = required(lines, "seller_id", "write seller_id = \"2088000000000001\"");
     let sections = section.sections("apps");
@@ -217,8 +278,9 @@ fn read_alipay(section: &Section<'_>) -> Option<AlipayAccount> {
     if apps.is_empty() {
         lines.told.push("apps".to_owned());
     }
+    let api_url = read_api_url(lines, ALIPAY_API_URL, money);
     section.finish();
-    let config = AlipayAccountConfig { seller_id, apps, api_url: ALIPAY_API_URL.to_owned() };
+    let config = AlipayAccountConfig { seller_id, apps, api_url };
     AlipayAccount::try_new(&config).map_err(|problems| lines.report(problems)).ok()
 }
 
@@ -228,6 +290,7 @@ fn read_app(section: &Section<'_>) -> Option<AlipayAppConfig> {
     let given = (section.has("alipay_public_key_file"), section.has("alipay_cert_file"));
     let sign_type = read_sign_type(section);
     let auth_app_ids = section.strings("auth_app_ids").unwrap_or_default();
+    let api = read_app_api(section, app_id.as_ref().map_or("", |id| &id.value));
     section.finish();
     let key = match given {
         (true, false) => public_key.map(|text| AlipayKeyConfig::PublicKey(text.value)),
@@ -239,7 +302,34 @@ fn read_app(section: &Section<'_>) -> Option<AlipayAppConfig> {
         }
     };
     let auth_app_ids = auth_app_ids.into_iter().map(|id| id.value).collect();
-    Some(AlipayAppConfig { app_id: app_id?.value, key: key?, sign_type, auth_app_ids, api: None })
+    Some(AlipayAppConfig { app_id: app_id?.value, key: key?, sign_type, auth_app_ids, api })
+}
+
+/// What it takes to ask through this app; `None` when it has no private key, or when it was complained about.
+fn read_app_api(section: &Section<'_>, app_id: &str) -> Option<AlipayAppApiConfig> {
+    let variable = format!("PAIDONCE_ALIPAY_{}_APP_PRIVATE_KEY", variable_part(app_id));
+    let key = section.secret(["app_private_key", "app_private_key_file"], &variable);
+    let has_key = key.is_some() || section.has("app_private_key") || section.has("app_private_key_file");
+    let (app_cert, root_cert) = (section.file("app_cert_file"), section.file("alipay_root_cert_file"));
+    let given = (section.has("app_cert_file"), section.has("alipay_root_cert_file"));
+    let path = &section.path;
+    if given.0 != given.1 {
+        let problem = format!("{path} needs app_cert_file and alipay_root_cert_file together, or neither");
+        section.problem(None, problem);
+        return None;
+    }
+    if given.0 && !has_key {
+        let problem =
+            format!("{path} has certificates to ask with, but no key: add app_private_key_file, or set {variable}");
+        section.problem(None, problem);
+        return None;
+    }
+    let private_key = SecretText::from(key?.value.reveal());
+    let certs = match given {
+        (true, true) => Some(AlipayApiCerts { app_cert: app_cert?.value, alipay_root_cert: root_cert?.value }),
+        (true, false) | (false, true) | (false, false) => None,
+    };
+    Some(AlipayAppApiConfig { private_key, certs })
 }
 
 fn read_sign_type(section: &Section<'_>) -> SignType {

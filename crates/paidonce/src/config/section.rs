@@ -55,6 +55,11 @@ impl<'a> Section<'a> {
         self.get(key).is_some()
     }
 
+    /// Where a key stands; `None` when it is absent.
+    pub(super) fn line_of_key(&self, key: &str) -> Option<usize> {
+        self.get(key).map(|value| self.document.line_of(&value.span()))
+    }
+
     pub(super) fn problem(&self, line: Option<usize>, text: impl Into<String>) {
         self.document.problem(line.or(self.line), text);
     }

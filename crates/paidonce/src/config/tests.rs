@@ -128,18 +128,7 @@ fn a_misspelt_variable_is_a_warning() {
 #[test]
 fn the_example_file_has_no_problem_and_no_warning() {
     let example = include_str!("../../../../paidonce.example.toml");
-    let dir = tempfile::tempdir().unwrap();
-    for folder in ["keys", "secrets"] {
-        std::fs::create_dir(dir.path().join(folder)).unwrap();
-    }
-    let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
-    for (index, token) in ["shop", "finance", "operator"].iter().enumerate() {
-        put(&format!("secrets/{token}.token"), &format!("test-token-number-{index}"));
-    }
-    put("secrets/apiv3.key", "test-only-apiv3-key-0123456789ab");
-    put("secrets/warehouse.whsec", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
-    put("keys/wechatpay_pub.pem", TEST_PUBLIC_KEY);
-    put("keys/alipay_public_key.txt", TEST_PUBLIC_KEY);
+    let (dir, _) = asking_example();
     let config = Config::parse(Some(&dir.path().join("paidonce.toml")), example, &Environment::default());
     let config = config.unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(config.warnings, []);
@@ -165,4 +154,139 @@ fn a_key_that_is_no_key_is_reported_with_the_line_of_its_table() {
     assert!(found[1].0 == Some(4) && found[1].1.starts_with("wxpay[1].apiv3_key: "), "{found:#?}");
     assert!(found[2].0 == Some(8) && found[2].1.starts_with("wxpay[1].platform_keys[2]"), "{found:#?}");
     assert!(!problems.to_string().contains("too short"), "{problems}");
+}
+
+/// A key of this test alone, PKCS#8 PEM.
+fn private_key() -> String {
+    use aws_lc_rs::encoding::AsDer as _;
+    use base64::Engine as _;
+    let key = aws_lc_rs::rsa::KeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048).unwrap();
+    let der: aws_lc_rs::encoding::Pkcs8V1Der<'_> = key.as_der().unwrap();
+    let base64 = base64::engine::general_purpose::STANDARD.encode(der.as_ref());
+    format!("-----BEGIN PRIVATE KEY-----\n{base64}\n-----END PRIVATE KEY-----\n")
+}
+
+/// A folder with every key file that the example names, and the example with its lines for asking.
+fn asking_example() -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["keys", "secrets"] {
+        std::fs::create_dir(dir.path().join(folder)).unwrap();
+    }
+    let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    for (index, token) in ["shop", "finance", "operator"].iter().enumerate() {
+        put(&format!("secrets/{token}.token"), &format!("test-token-number-{index}"));
+    }
+    put("secrets/apiv3.key", "test-only-apiv3-key-0123456789ab");
+    put("secrets/warehouse.whsec", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+    put("keys/wechatpay_pub.pem", TEST_PUBLIC_KEY);
+    put("keys/alipay_public_key.txt", TEST_PUBLIC_KEY);
+    put("secrets/apiclient_key.pem", &private_key());
+    put("secrets/app_private_key.pem", &private_key());
+    let for_asking = ["# merchant_", "# api_url", "# app_private_key_file"];
+    let example = include_str!("../../../../paidonce.example.toml");
+    let uncomment = |line: &str| {
+        let wanted = for_asking.iter().any(|start| line.starts_with(start));
+        if wanted { line.replacen("# ", "", 1) } else { line.to_owned() }
+    };
+    let text = example.lines().map(uncomment).collect::<Vec<_>>().join("\n");
+    (dir, text)
+}
+
+#[test]
+fn the_example_with_its_private_keys_can_ask_and_says_the_defaults() {
+    let (dir, text) = asking_example();
+    let config = Config::parse(Some(&dir.path().join("paidonce.toml")), &text, &Environment::default());
+    let config = config.unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(config.warnings, []);
+    for (account, summary) in &config.accounts.summary {
+        assert!(config.accounts.ours.find_api(account).is_some(), "{account}: {summary}");
+        assert!(summary.ends_with("asks its platform"), "{account}: {summary}");
+    }
+    assert_eq!(config.channel_calls, ChannelCallsConfig::default());
+    assert_eq!(config.surplus, SurplusConfig::default());
+    assert_eq!(config.money, paidonce_http::Money::Real);
+    assert!(
+        config.accounts.refreshed.is_empty(),
+        "a public key is changed by a person: {:?}",
+        config.accounts.refreshed
+    );
+    assert!(!format!("{config:?}").contains("PRIVATE KEY"));
+}
+
+#[test]
+fn an_account_without_a_private_key_only_listens() {
+    let (dir, text) = asking_example();
+    let text = text.lines().filter(|line| !line.starts_with("merchant_")).collect::<Vec<_>>().join("\n");
+    let config = Config::parse(Some(&dir.path().join("paidonce.toml")), &text, &Environment::default()).unwrap();
+    let (account, summary) = &config.accounts.summary[0];
+    assert!(config.accounts.ours.find_api(account).is_none() && summary.contains("only listens"), "{summary}");
+}
+
+#[test]
+fn half_of_what_it_takes_to_ask_is_reported_with_the_other_half() {
+    let (dir, text) = asking_example();
+    let file = dir.path().join("paidonce.toml");
+    for (left_out, wanted) in [
+        ("merchant_serial", "wxpay[1].merchant_serial is missing"),
+        ("merchant_private_key_file", "wxpay[1].merchant_private_key_file is missing"),
+    ] {
+        let half = text.lines().filter(|line| !line.starts_with(left_out)).collect::<Vec<_>>().join("\n");
+        let problems = Config::parse(Some(&file), &half, &Environment::default()).unwrap_err();
+        assert_eq!(problems.list.len(), 1, "{problems}");
+        assert!(problems.list[0].text.starts_with(wanted), "{problems}");
+    }
+    let key = "app_private_key_file = \"secrets/app_private_key.pem\"";
+    let half = text.replace(key, &format!("{key}\napp_cert_file = \"keys/wechatpay_pub.pem\""));
+    let problems = Config::parse(Some(&file), &half, &Environment::default()).unwrap_err();
+    assert_eq!(problems.list.len(), 1, "{problems}");
+    assert!(problems.list[0].text.contains("app_cert_file and alipay_root_cert_file together"), "{problems}");
+}
+
+#[test]
+fn a_private_key_that_is_none_is_reported_at_its_line_and_never_repeated() {
+    let (dir, text) = asking_example();
+    std::fs::write(dir.path().join("secrets/apiclient_key.pem"), "hunter2-is-no-key").unwrap();
+    std::fs::write(dir.path().join("secrets/app_private_key.pem"), "hunter2-is-no-key").unwrap();
+    let text = text.replace("5E1F00D5E1F00D", "not-a-serial-");
+    let file = dir.path().join("paidonce.toml");
+    let problems = Config::parse(Some(&file), &text, &Environment::default()).unwrap_err();
+    assert_eq!(problems.list.len(), 3, "{problems}");
+    let line_of = |start: &str| text.lines().position(|line| line.starts_with(start)).map(|index| index + 1);
+    assert_eq!(problems.list[0].line, line_of("merchant_serial"), "{problems}");
+    assert_eq!(problems.list[1].line, line_of("merchant_private_key_file"), "{problems}");
+    assert!(problems.list[2].text.contains("alipay[1].apps[1].app_private_key"), "{problems}");
+    assert!(!problems.to_string().contains("hunter2"), "{problems}");
+}
+
+#[test]
+fn the_tables_about_asking_report_all_that_is_wrong_with_its_line() {
+    let found = problems(
+        "[channel_calls]\ncalls_per_second = 0\npoll_seconds = []\nrefund_follow_seconds = [0]\nretries = 3\n\
+         [surplus]\nsecond_payment = \"keep\"\ndelay_seconds = \"ten\"\n[sandbox]\nenabled = \"yes\"\n",
+    );
+    let expected = [
+        "(no file):2: channel_calls.calls_per_second must be a whole number from 1 to 1000",
+        "(no file):3: channel_calls.poll_seconds needs 1 to 30 pauses",
+        "(no file):4: channel_calls.refund_follow_seconds must be a whole number from 1",
+        "(no file):5: channel_calls.retries is not a known key",
+        "(no file):7: surplus.second_payment must be refund, hold or accept, not \"keep\"",
+        "(no file):8: surplus.delay_seconds must be a whole number",
+        "(no file):10: sandbox.enabled must be true or false",
+    ];
+    for wanted in expected {
+        assert!(found.iter().any(|line| line.starts_with(wanted)), "{wanted:?} is not among {found:#?}");
+    }
+    assert_eq!(found.len(), expected.len() + 1, "an empty list of pauses after 0 was dropped is told too: {found:#?}");
+}
+
+#[test]
+fn an_address_without_tls_is_a_warning_unless_the_sandbox_plays_the_platform() {
+    let (dir, text) = asking_example();
+    let file = dir.path().join("paidonce.toml");
+    let text = text.replace("https://api.mch.weixin.qq.com", "http://127.0.0.1:9");
+    let config = Config::parse(Some(&file), &text, &Environment::default()).unwrap();
+    assert!(config.warnings[0].text.starts_with("wxpay[1].api_url is not https://"), "{:?}", config.warnings);
+    let played = format!("{text}\n[sandbox]\nenabled = true\n");
+    let config = Config::parse(Some(&file), &played, &Environment::default()).unwrap();
+    assert_eq!((config.warnings.len(), config.money), (0, paidonce_http::Money::Played));
 }

@@ -112,7 +112,8 @@ impl Scratch {
         let database =
             DatabaseConfig { url: DatabaseUrl::Sqlite, data_dir: folder.path().to_owned(), ..config.database.clone() };
         let clock = ClockOffset::default();
-        let plan = OpenPlan { migrations: Migrations::Apply, durability: Durability::Scratch, clock: clock.clone() };
+        let plan =
+            OpenPlan { durability: Durability::Scratch, clock: clock.clone(), ..OpenPlan::durable(Migrations::Apply) };
         let store = ledger::open(&database, &plan).await?;
         let app = App::new(
             Arc::clone(&store),
