@@ -50,6 +50,7 @@ macro_rules! on_every_store {
 
 mod architecture;
 mod cases;
+mod channel_meets_sandbox;
 mod demo;
 mod postgres_starter;
 mod sandbox;
