@@ -1,32 +1,36 @@
-//! The use cases' one dependency bundle: ledger, accounts, clock.
+//! The use cases' one dependency bundle: ledger, accounts, clock, platforms.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use paidonce_channel::OurAccounts;
-use paidonce_order::ids::OrderNo;
+use paidonce_order::ids::{AccountRef, OrderNo};
 use paidonce_order::order::Order;
 use paidonce_order::project::ApiKey;
 use paidonce_store::store::{CommandContext, Outcome, Receipt, Store, Target, Work};
 use tokio::sync::watch;
 
 use crate::accounts::Accounts;
+use crate::channel_settings::ChannelSettings;
 use crate::clock::Clock;
 use crate::error::AppError;
 use crate::ports::ChannelClient;
+use crate::query_payment::Questions;
 use crate::stray_budget::StrayBudget;
 
 /// Limits of the use cases.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct AppOptions {
     /// New strays per account and hour; above it a message is refused, so that the platform sends it again later.
     /// 1,000 is far above what unknown message types make, and far below what a wrong key makes on a busy day.
     pub strays_per_hour_max: u32,
+    /// How the platforms are asked.
+    pub channel: ChannelSettings,
 }
 
 impl Default for AppOptions {
     fn default() -> Self {
-        Self { strays_per_hour_max: 1_000 }
+        Self { strays_per_hour_max: 1_000, channel: ChannelSettings::default() }
     }
 }
 
@@ -34,6 +38,8 @@ impl Default for AppOptions {
 pub struct App {
     store: Arc<dyn Store>,
     accounts: Accounts,
+    channel: ChannelSettings,
+    pub(crate) questions: Questions,
     clock: Clock,
     pub(crate) strays: StrayBudget,
     secret_names: RwLock<Option<BTreeSet<String>>>,
@@ -48,6 +54,8 @@ impl App {
         Self {
             store,
             accounts: Accounts::new(accounts),
+            channel: options.channel,
+            questions: Questions::default(),
             clock,
             strays: StrayBudget::new(options.strays_per_hour_max),
             secret_names: RwLock::new(None),
@@ -74,9 +82,20 @@ impl App {
         self.store.as_ref()
     }
 
+    /// The client, when it can ask for this account.
+    pub(crate) fn client_for(&self, account: &AccountRef) -> Option<&dyn ChannelClient> {
+        self.channel_client().filter(|client| client.can_ask(account))
+    }
+
+    /// How the platforms are asked.
+    #[must_use]
+    pub const fn channel_settings(&self) -> &ChannelSettings {
+        &self.channel
+    }
+
     /// The accounts; their keys are replaced with [`Accounts::replace`].
     #[must_use]
-    pub const fn accounts(&self) -> &Accounts {
+    pub fn accounts(&self) -> &Accounts {
         &self.accounts
     }
 
@@ -186,6 +205,8 @@ pub enum Door {
     Api,
     /// A person.
     Operator,
+    /// A rule of the ledger: an order expired, a surplus payment fell due.
+    Policy,
 }
 
 impl Caller {
@@ -193,6 +214,7 @@ impl Caller {
         let source = match self.door {
             Door::Api => "api",
             Door::Operator => "operator",
+            Door::Policy => "policy",
         };
         CommandContext {
             source: source.to_owned(),

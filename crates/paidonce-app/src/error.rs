@@ -4,7 +4,7 @@ use paidonce_order::error::OrderError;
 use paidonce_store::store::{StoreError, SubmitError};
 
 /// The one error of this crate.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum AppError {
     /// The request itself is wrong: correct the field and send again.
     #[error("{field}: {problem}")]
@@ -39,6 +39,24 @@ pub enum AppError {
         account: String,
         /// The cap.
         strays_max: u32,
+    },
+    /// None of the order's accounts can ask its platform: configure one.
+    #[error("{problem}")]
+    ChannelNotConfigured {
+        /// What to add.
+        problem: String,
+    },
+    /// A platform's answer did not come, or is no answer: nothing was decided, the same again is right.
+    #[error("{problem}")]
+    ChannelUnknown {
+        /// Which account, and what came instead.
+        problem: String,
+    },
+    /// A platform refuses, and only a person can change that.
+    #[error("{problem}")]
+    ChannelRefused {
+        /// Which account, and its words.
+        problem: String,
     },
     /// The writer gave no outcome: try again, the same request is safe.
     #[error(transparent)]

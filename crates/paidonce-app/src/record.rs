@@ -24,12 +24,14 @@ use crate::error::AppError;
 const ATTEMPT_DETAIL_CHARS_MAX: usize = 200;
 
 /// What became of a notice: every part of it is durable.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recorded {
     /// Facts and strays written now.
     pub committed: u32,
     /// Facts and strays that were there before.
     pub duplicates: u32,
+    /// Types of the events written now, in their order.
+    pub decided: Vec<String>,
     /// Kept, but the platform must send it again.
     pub refuse: Option<VerifyErrorAfterRecording>,
 }
@@ -132,8 +134,9 @@ impl Recording<'_> {
     /// `Some` is the rules' rejection: nothing was written.
     async fn submit(&mut self, target: Target, order_no: Option<&OrderNo>) -> Result<Option<OrderError>, AppError> {
         let rejection = match self.app.submit(target, self.context.clone()).await? {
-            Outcome::Committed(_) => {
+            Outcome::Committed(receipt) => {
                 self.recorded.committed = self.recorded.committed.saturating_add(1);
+                self.recorded.decided.extend(receipt.events.into_iter().map(|event| event.event_type));
                 return Ok(None);
             }
             // Notices have no API key, so a reused one can't be theirs; both say that nothing new was written.

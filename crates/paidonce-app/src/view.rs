@@ -2,7 +2,7 @@
 //!
 //! Promise: names and meanings are public. Amounts are minor units beside their currency, times are RFC 3339 in UTC.
 
-use paidonce_order::command::{PaymentFact, RefundOrigin};
+use paidonce_order::command::{PaymentFact, RefundOrigin, ShareFact, ShareKind};
 use paidonce_order::event::SurplusReason;
 use paidonce_order::ids::{AccountRef, Channel};
 use paidonce_order::order::{
@@ -45,6 +45,8 @@ pub struct OrderView {
     pub expires_at: Option<Timestamp>,
     /// The attempt that it replaced.
     pub supersedes: Option<String>,
+    /// Whose order it is, when its WeChat Pay account is a service provider's.
+    pub sub_mchid: Option<String>,
     /// Why it was closed, when it was.
     pub close_reason: Option<String>,
     /// When it was paid, by the channel's clock.
@@ -55,6 +57,8 @@ pub struct OrderView {
     pub payments: Vec<PaymentView>,
     /// Refunds of all its payments.
     pub refunds: Vec<RefundView>,
+    /// Shares of its payments that moved money.
+    pub shares: Vec<ShareView>,
     /// Facts that wait for the order or for their payment.
     pub parked: Vec<ParkedView>,
     /// What needed or needs a person.
@@ -119,6 +123,31 @@ pub struct RefundView {
     pub channel_trade_no: String,
     /// By the channel's clock, once it spoke.
     pub occurred_at: Option<Timestamp>,
+}
+
+/// Shared money that moved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ShareView {
+    /// out_order_no, or out_return_no of a return.
+    pub share_no: String,
+    /// `shared` or `returned`.
+    pub kind: ShareKind,
+    /// The channel's number, when it has one.
+    pub channel_share_no: Option<String>,
+    /// `MERCHANT_ID`, `PERSONAL_OPENID`, ...
+    pub receiver_type: String,
+    /// First half of the SHA-256 of the receiver's account, which may be personal data.
+    pub receiver: String,
+    /// How much, in minor units.
+    pub amount_minor: i64,
+    /// ISO 4217.
+    pub currency: String,
+    /// Account of its payment.
+    pub account: String,
+    /// Number of its payment.
+    pub channel_trade_no: String,
+    /// By the channel's clock.
+    pub occurred_at: Timestamp,
 }
 
 /// A verified fact that waits.
@@ -389,11 +418,13 @@ impl OrderView {
             description: terms.and_then(|terms| terms.description.clone()),
             expires_at: terms.and_then(|terms| terms.expires_at),
             supersedes: terms.and_then(|terms| terms.supersedes.as_ref()).map(OrderNo::to_string),
+            sub_mchid: terms.and_then(|terms| terms.sub_mchid.clone()),
             close_reason: order.close_reason.clone(),
             pay_time: settling.map(|payment| payment.fact.occurred_at),
             channel_trade_no: settling.map(|payment| payment.fact.payment.channel_trade_no.to_string()),
             payments: order.payments.iter().map(PaymentView::new).collect(),
             refunds: refunds_of(order),
+            shares: shares_of(order),
             parked,
             items: order
                 .items
@@ -402,6 +433,11 @@ impl OrderView {
                 .collect(),
         }
     }
+}
+
+/// All shares of an order that moved money.
+pub(crate) fn shares_of(order: &Order) -> Vec<ShareView> {
+    order.shares.values().map(ShareView::new).collect()
 }
 
 /// All refunds of an order.
@@ -447,6 +483,23 @@ impl RefundView {
             account: fact.payment.account.to_string(),
             channel_trade_no: fact.payment.channel_trade_no.to_string(),
             occurred_at: refund.occurred_at,
+        }
+    }
+}
+
+impl ShareView {
+    fn new(fact: &ShareFact) -> Self {
+        Self {
+            share_no: fact.share_no.clone(),
+            kind: fact.kind,
+            channel_share_no: fact.channel_share_no.clone(),
+            receiver_type: fact.receiver_type.clone(),
+            receiver: fact.receiver.short(),
+            amount_minor: fact.amount.amount_minor,
+            currency: fact.amount.currency.to_string(),
+            account: fact.payment.account.to_string(),
+            channel_trade_no: fact.payment.channel_trade_no.to_string(),
+            occurred_at: fact.occurred_at,
         }
     }
 }

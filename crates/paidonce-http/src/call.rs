@@ -1,5 +1,7 @@
 //! One call of our own API: who calls, with what, and the answers' shapes.
 
+use std::sync::Arc;
+
 use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
 use actix_web::{FromRequest, HttpMessage, HttpRequest, HttpResponse, web};
@@ -8,7 +10,7 @@ use futures_util::future::LocalBoxFuture;
 use paidonce_app::api_key::{RequestContent, api_key};
 use paidonce_app::app::{Answer, Door, Novelty};
 use paidonce_app::{App, Caller};
-use paidonce_order::ids::OrderNo;
+use paidonce_order::ids::{OrderNo, RefundNo};
 use paidonce_order::project::ApiKey;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
@@ -50,7 +52,7 @@ impl FromRequest for Call {
 }
 
 impl Call {
-    pub(crate) fn app(&self) -> &App {
+    pub(crate) fn app(&self) -> &Arc<App> {
         &self.state.app
     }
 
@@ -83,6 +85,11 @@ impl Call {
         };
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         Query::parse(self.request.query_string(), &names)
+    }
+
+    /// The refund number of the path.
+    pub(crate) fn refund_no(&self) -> Result<RefundNo, Problem> {
+        RefundNo::parse(&self.param("refund_no")?).map_err(|error| Problem::field("refund_no", error.to_string()))
     }
 
     /// The JSON body.
@@ -119,6 +126,15 @@ impl Call {
 /// 200 with JSON.
 pub(crate) fn ok(value: &impl Serialize) -> Result<HttpResponse, Problem> {
     json(StatusCode::OK, value)
+}
+
+/// 202 when something new was taken on, 200 when it was before.
+pub(crate) fn accepted(answer: &Answer<impl Serialize>) -> Result<HttpResponse, Problem> {
+    let status = match answer.novelty {
+        Novelty::New => StatusCode::ACCEPTED,
+        Novelty::Repeat => StatusCode::OK,
+    };
+    json(status, &answer.value)
 }
 
 /// 201 when something new was made, 200 when it was there before.

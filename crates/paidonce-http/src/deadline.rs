@@ -25,6 +25,24 @@ where
     }
 }
 
+/// A route that asks platforms: it waits for them, and what it has begun goes on without it.
+pub(crate) fn in_platform_time<F, Fut>(handler: F) -> impl Fn(Call) -> Answered + Clone + 'static
+where
+    F: Fn(Call) -> Fut + Clone + 'static,
+    Fut: Future<Output = Result<HttpResponse, Problem>> + 'static,
+{
+    move |call| {
+        let limit = call.state().platform_deadline;
+        let answering = handler(call);
+        async move { tokio::time::timeout(limit, answering).await.unwrap_or_else(|_| Err(platform_too_slow())) }
+            .boxed_local()
+    }
+}
+
+fn platform_too_slow() -> Problem {
+    Problem::new(&problem::CHANNEL_UNKNOWN, "the platforms did not answer in time; what they say is still recorded")
+}
+
 fn too_late_to_read() -> Problem {
     Problem::new(&problem::DATABASE_AWAY, "the ledger did not answer in time")
 }

@@ -4,6 +4,9 @@ use actix_web::http::Method;
 use paidonce_app::close::CloseOrder;
 use paidonce_app::items::OperatorNote;
 use paidonce_app::open::OpenOrder;
+use paidonce_app::profit_share::{FollowProfitShare, FollowedShare};
+use paidonce_app::query_payment::PaymentQuery;
+use paidonce_app::query_refund::RefundQuery;
 use paidonce_app::refund::RequestRefund;
 use paidonce_app::subscribers::PutSubscriber;
 use paidonce_app::view::{FeedView, ItemView, OrderView, RefundView, RowCountsView, SubscriberView};
@@ -147,6 +150,13 @@ fn shapes(route: &Route, generator: &mut SchemaGenerator) -> Shapes {
         }
         ("POST", "/v1/orders/{order_no}/refunds") => {
             made::<RefundView>(generator).requesting(generator.subschema_for::<RequestRefund>())
+        }
+        ("POST", "/v1/orders/{order_no}/query-payment") => read::<PaymentQuery>(generator),
+        ("POST", "/v1/orders/{order_no}/refunds/{refund_no}/query") => read::<RefundQuery>(generator),
+        ("POST", "/v1/orders/{order_no}/profit-shares") => {
+            let schema = generator.subschema_for::<FollowedShare>();
+            Shapes::responding(vec![("202", Some(schema.clone())), ("200", Some(schema))])
+                .requesting(generator.subschema_for::<FollowProfitShare>())
         }
         ("GET", "/v1/orders/{order_no}/refunds") => read::<Refunds>(generator),
         ("GET", "/v1/items") => read::<ItemPage>(generator),

@@ -55,11 +55,14 @@ kinds! {
     REFUND_TERMS_DIFFER = 409, "refund_terms_differ", "The refund number was used for another refund", "Repeat it unchanged, or use a new refund_no.";
     NOT_ALLOWED = 409, "not_allowed", "This action does not fit", "Look at the current state and choose another action.";
     AMOUNT_OUT_OF_RANGE = 409, "amount_out_of_range", "Amounts of the order can't be added", "Check amounts and currency.";
+    CHANNEL_NOT_CONFIGURED = 409, "channel_not_configured", "No account of the order can ask its platform", "An operator must add the account's own credentials to the configuration.";
     BODY_TOO_LARGE = 413, "body_too_large", "The body is too large", "Send at most 65536 bytes.";
     UNSUPPORTED_MEDIA_TYPE = 415, "unsupported_media_type", "Not JSON", "Send Content-Type: application/json.";
     IDEMPOTENCY_KEY_REUSED = 422, "idempotency_key_reused", "The Idempotency-Key belongs to another request", "Use a new key for a new request.";
     INTERNAL = 500, "internal", "Something went wrong here", "Send the same again; if it stays, give the request_id to the operator.";
     LEDGER_CORRUPT = 500, "ledger_corrupt", "The ledger holds something unexpected", "An operator must look: give them the request_id.";
+    CHANNEL_REFUSED = 502, "channel_refused", "The platform refuses", "Nothing was decided. An operator must look at the detail: rights, parameters or configuration.";
+    CHANNEL_UNKNOWN = 503, "channel_unknown", "The platform gave no answer that can be relied on", "Nothing was decided. Send the same again after Retry-After.";
     QUEUE_FULL = 503, "queue_full", "Too busy", "Nothing was written. Send the same again after Retry-After.";
     DATABASE_AWAY = 503, "database_away", "The database is away", "Nothing was written. Send the same again after Retry-After.";
     OUTCOME_UNKNOWN = 503, "outcome_unknown", "It is not known whether this was written", "Send the same again, with the same Idempotency-Key: it is written once.";
@@ -186,6 +189,9 @@ impl From<AppError> for Problem {
             AppError::NotAllowed { .. } => Self::new(&NOT_ALLOWED, detail),
             AppError::ApiKeyReused => Self::new(&IDEMPOTENCY_KEY_REUSED, detail),
             AppError::TooManyStrays { .. } => Self::new(&QUEUE_FULL, detail),
+            AppError::ChannelNotConfigured { .. } => Self::new(&CHANNEL_NOT_CONFIGURED, detail),
+            AppError::ChannelUnknown { .. } => Self::new(&CHANNEL_UNKNOWN, detail),
+            AppError::ChannelRefused { .. } => Self::new(&CHANNEL_REFUSED, detail),
             AppError::Submit(error) => Self::new(submit_kind(&error), detail),
             AppError::Store(StoreError::Unavailable(_)) => Self::new(&DATABASE_AWAY, detail),
             AppError::Store(StoreError::Corrupt(_)) => Self::new(&LEDGER_CORRUPT, detail),

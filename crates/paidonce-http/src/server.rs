@@ -43,6 +43,8 @@ pub struct ServerOptions {
     pub shutdown_timeout: Duration,
     /// A request is answered within this, with 503 if it must be: WeChat Pay waits 5 s.
     pub answer_deadline: Duration,
+    /// A request that asks platforms is answered within this: two calls of 10 s for each of two accounts, and some more.
+    pub platform_deadline: Duration,
     /// Tokens of our own API.
     pub tokens: Vec<Token>,
     /// Counts of calls to the platforms: what the channel client was given.
@@ -96,6 +98,7 @@ impl ServerOptions {
             keep_alive: Duration::from_secs(75),
             shutdown_timeout: Duration::from_secs(10),
             answer_deadline: Duration::from_millis(4_500),
+            platform_deadline: Duration::from_secs(55),
             tokens: Vec::new(),
             calls: CallMetrics::default(),
             money: Money::Real,

@@ -32,6 +32,7 @@ pub(crate) struct State {
     pub(crate) refusals: RefusalLog,
     pub(crate) body_timeout: Duration,
     pub(crate) answer_deadline: Duration,
+    pub(crate) platform_deadline: Duration,
     /// Where accepted callbacks run: a connection that goes away must not take them along.
     pub(crate) runtime: Handle,
     pub(crate) faults: Faults,
@@ -53,6 +54,7 @@ impl State {
             refusals: RefusalLog::default(),
             body_timeout: options.body_timeout,
             answer_deadline: options.answer_deadline,
+            platform_deadline: options.platform_deadline,
             runtime: Handle::current(),
             jobs: Arc::new(Semaphore::new(usize::try_from(JOBS_MAX).unwrap_or(usize::MAX))),
             stopping: AtomicBool::new(false),

@@ -21,6 +21,9 @@ pub(crate) const LOOK_AGAIN_DEAD_MICROS: i64 = 300_000_000;
 /// Events looked at in one step of a backfill, and effects discarded in one step: a short tx each.
 pub(crate) const STEP_ROWS: i64 = 1_000;
 
+/// Kind of the effects that subscribers get; every other kind is a channel call.
+pub(crate) const DELIVER: &str = "deliver";
+
 /// Longest subscriber name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 

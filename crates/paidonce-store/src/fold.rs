@@ -1,6 +1,9 @@
-//! An order from its stored events.
+//! Values from stored events: an order, and what was refunded of late.
 
-use paidonce_order::event::LedgerEvent;
+use paidonce_order::command::RefundOrigin;
+use paidonce_order::event::{LedgerEvent, OrderEvent};
+use paidonce_order::ids::AccountRef;
+use paidonce_order::money::Money;
 use paidonce_order::order::Order;
 
 use crate::store::{EventRow, StoreError};
@@ -24,4 +27,20 @@ pub(crate) fn order(events: &[EventRow]) -> Result<Option<Order>, StoreError> {
         }
     }
     Ok((!events.is_empty()).then_some(order))
+}
+
+/// Amounts of those `RefundRequested` that ask for a surplus payment of this account back.
+pub(crate) fn surplus_refunds(events: &[EventRow], account: &AccountRef) -> Result<Vec<Money>, StoreError> {
+    let mut amounts = Vec::new();
+    for row in events {
+        let event = LedgerEvent::from_stored(&row.aggregate_type, &row.event_type, &row.event_version, &row.payload)
+            .map_err(|error| StoreError::Corrupt(format!("an event of order {}: {error}", row.aggregate_id)))?;
+        if let LedgerEvent::Order(OrderEvent::RefundRequested { payment, amount, origin, .. }) = event
+            && origin == RefundOrigin::Surplus
+            && payment.account == *account
+        {
+            amounts.push(amount);
+        }
+    }
+    Ok(amounts)
 }

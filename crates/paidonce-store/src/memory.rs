@@ -12,8 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use paidonce_order::ids::{AccountRef, ChannelTradeNo, OrderNo};
+use paidonce_order::money::Money;
 use paidonce_order::order::{ItemKind, Order};
 use paidonce_order::project::{FlowRow, OrderRow};
+use paidonce_order::timestamp::Timestamp;
 use uuid::Uuid;
 
 use self::session::{MemoryBackend, SystemClock};
@@ -25,7 +27,7 @@ use crate::feed::{self, FeedSource};
 use crate::options::StoreOptions;
 use crate::store::{
     Attempt, Backfill, ClaimedEffect, EffectRow, EventRow, FeedPage, Gauges, Head, ItemRow, OnlyOpen, OrderFilter,
-    Outcome, RowCounts, Store, StoreError, SubmitError, Subscriber, TryResult, Work,
+    Outcome, RowCounts, SURPLUS_REFUNDS_MAX, Store, StoreError, SubmitError, Subscriber, TryResult, Work,
 };
 use crate::writer::Writer;
 use crate::{fold, search};
@@ -85,6 +87,15 @@ impl Store for MemoryStore {
         let mut flows: Vec<_> = tables.flows.values().filter(|flow| flow.row.order_no == *order_no).collect();
         flows.sort_by(|a, b| (a.position, &a.row.idem_key).cmp(&(b.position, &b.row.idem_key)));
         Ok(flows.into_iter().map(|flow| flow.row.clone()).collect())
+    }
+
+    async fn list_surplus_refunds(&self, account: &AccountRef, since: Timestamp) -> Result<Vec<Money>, StoreError> {
+        let tables = self.shared.tables();
+        let wanted = |row: &&EventRow| row.event_type == "RefundRequested" && row.recorded_at >= since;
+        let mut rows: Vec<EventRow> = tables.all_events().filter(wanted).cloned().collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.recorded_at));
+        rows.truncate(usize::try_from(SURPLUS_REFUNDS_MAX).unwrap_or(usize::MAX));
+        fold::surplus_refunds(&rows, account)
     }
 
     async fn count_rows(&self, order_no: &OrderNo) -> Result<RowCounts, StoreError> {

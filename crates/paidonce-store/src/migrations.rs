@@ -23,12 +23,24 @@ impl Migration {
 }
 
 /// `migrations/postgres`.
-pub(crate) const POSTGRES: &[Migration] =
-    &[Migration { version: 1, name: "ledger", sql: include_str!("../../../migrations/postgres/0001_ledger.sql") }];
+pub(crate) const POSTGRES: &[Migration] = &[
+    Migration { version: 1, name: "ledger", sql: include_str!("../../../migrations/postgres/0001_ledger.sql") },
+    Migration {
+        version: 2,
+        name: "channel_calls",
+        sql: include_str!("../../../migrations/postgres/0002_channel_calls.sql"),
+    },
+];
 
 /// `migrations/sqlite`.
-pub(crate) const SQLITE: &[Migration] =
-    &[Migration { version: 1, name: "ledger", sql: include_str!("../../../migrations/sqlite/0001_ledger.sql") }];
+pub(crate) const SQLITE: &[Migration] = &[
+    Migration { version: 1, name: "ledger", sql: include_str!("../../../migrations/sqlite/0001_ledger.sql") },
+    Migration {
+        version: 2,
+        name: "channel_calls",
+        sql: include_str!("../../../migrations/sqlite/0002_channel_calls.sql"),
+    },
+];
 
 /// A row of `t_migration`.
 #[derive(Debug, Clone, PartialEq, Eq)]

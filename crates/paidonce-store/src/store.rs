@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use paidonce_order::command::{OrderCommand, StrayCommand};
 use paidonce_order::error::OrderError;
 use paidonce_order::ids::{AccountRef, ChannelTradeNo, Digest, OrderNo};
+use paidonce_order::money::Money;
 use paidonce_order::order::{ItemKind, Order, Status};
 use paidonce_order::project::{ApiKey, FlowRow, OrderRow};
 use paidonce_order::timestamp::Timestamp;
@@ -131,7 +132,7 @@ pub enum SubmitError {
 }
 
 /// A read failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The database can't be reached or refuses.
     #[error("the database is away or refuses: {0}")]
@@ -293,6 +294,9 @@ pub struct EffectRow {
 pub const CHANNEL_KINDS: &[&str] =
     &["poll", "query_payment", "query_refund", "refund", "close", "surplus", "query_share"];
 
+/// Requests of refunds that [`Store::list_surplus_refunds`] looks at: far above any breaker.
+pub const SURPLUS_REFUNDS_MAX: u32 = 10_000;
+
 /// A claimed effect and its event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedEffect {
@@ -340,6 +344,9 @@ pub trait Store: Send + Sync {
         let _ = order_no;
         Err(StoreError::Invalid("this store can't count rows yet".to_owned()))
     }
+    /// Amounts of the refunds of surplus payments that were requested at this account at or after `since`, at most
+    /// [`SURPLUS_REFUNDS_MAX`] of them, newest first.
+    async fn list_surplus_refunds(&self, account: &AccountRef, since: Timestamp) -> Result<Vec<Money>, StoreError>;
     /// Search; ordered by order_no.
     async fn list_orders(&self, filter: &OrderFilter) -> Result<Vec<OrderRow>, StoreError>;
     /// The order of a payment, for notices that carry only the channel's number (index on `t_order_flow`, then on

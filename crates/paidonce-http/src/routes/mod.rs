@@ -3,7 +3,7 @@
 use actix_web::web::{self, ServiceConfig, get, post};
 use actix_web::{HttpResponse, Resource, guard};
 
-use crate::deadline::in_time;
+use crate::deadline::{in_platform_time, in_time};
 use crate::policy;
 use crate::problem::{self, Problem};
 
@@ -38,7 +38,15 @@ fn configure_orders(config: &mut ServiceConfig) {
         .service(resource("/v1/orders/{order_no}/events").route(get().to(in_time(orders::events))))
         .service(resource("/v1/orders/{order_no}/flows").route(get().to(in_time(orders::flows))))
         .service(resource("/v1/orders/{order_no}/counts").route(get().to(in_time(orders::counts))))
-        .service(resource("/v1/orders/{order_no}/close").route(post().to(in_time(orders::close))))
+        .service(resource("/v1/orders/{order_no}/close").route(post().to(in_platform_time(orders::close))))
+        .service(
+            resource("/v1/orders/{order_no}/query-payment").route(post().to(in_platform_time(orders::query_payment))),
+        )
+        .service(resource("/v1/orders/{order_no}/profit-shares").route(post().to(in_time(orders::follow_profit_share))))
+        .service(
+            resource("/v1/orders/{order_no}/refunds/{refund_no}/query")
+                .route(post().to(in_platform_time(refunds::query))),
+        )
         .service(
             resource("/v1/orders/{order_no}/refunds")
                 .route(post().to(in_time(refunds::request)))

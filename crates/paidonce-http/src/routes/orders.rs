@@ -1,4 +1,4 @@
-//! `/v1/orders`: open, get, search, events, flows, counts, close.
+//! `/v1/orders`: open, get, search, events, flows, counts, close, query at the platforms, profit shares.
 
 use actix_web::HttpResponse;
 use paidonce_app::app::Door;
@@ -10,7 +10,7 @@ use paidonce_order::timestamp::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::call::{Call, created, ok};
+use crate::call::{Call, accepted, created, ok};
 use crate::problem::Problem;
 
 /// A page of orders.
@@ -60,6 +60,16 @@ pub(crate) async fn counts(call: Call) -> Result<HttpResponse, Problem> {
 pub(crate) async fn close(call: Call) -> Result<HttpResponse, Problem> {
     let caller = call.caller(Door::Api)?;
     ok(&call.app().close(&call.order_no()?, call.json()?, &caller).await?.value)
+}
+
+pub(crate) async fn query_payment(call: Call) -> Result<HttpResponse, Problem> {
+    let caller = call.caller(Door::Api)?;
+    ok(&call.app().query_payment(&call.order_no()?, &caller).await?)
+}
+
+pub(crate) async fn follow_profit_share(call: Call) -> Result<HttpResponse, Problem> {
+    let caller = call.caller(Door::Api)?;
+    accepted(&call.app().follow_profit_share(&call.order_no()?, call.json()?, &caller).await?)
 }
 
 pub(crate) async fn search(call: Call) -> Result<HttpResponse, Problem> {

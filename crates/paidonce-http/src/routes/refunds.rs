@@ -1,4 +1,4 @@
-//! `/v1/orders/{order_no}/refunds`.
+//! `/v1/orders/{order_no}/refunds`, and `../{refund_no}/query` at the platform.
 
 use actix_web::HttpResponse;
 use paidonce_app::app::Door;
@@ -23,4 +23,9 @@ pub(crate) async fn request(call: Call) -> Result<HttpResponse, Problem> {
 
 pub(crate) async fn list(call: Call) -> Result<HttpResponse, Problem> {
     ok(&Refunds { refunds: call.app().list_refunds(&call.order_no()?).await? })
+}
+
+pub(crate) async fn query(call: Call) -> Result<HttpResponse, Problem> {
+    let caller = call.caller(Door::Api)?;
+    ok(&call.app().query_refund(&call.order_no()?, &call.refund_no()?, &caller).await?)
 }

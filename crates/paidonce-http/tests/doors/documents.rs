@@ -19,7 +19,9 @@ async fn the_document_lists_every_route_and_every_problem_and_every_reference_re
         let operation = &document["paths"][route.path][route.method.as_str().to_lowercase()];
         assert!(operation["summary"].is_string(), "{} {}", route.method, route.path);
         assert!(operation_ids.insert(operation["operationId"].to_string()), "{}", operation["operationId"]);
-        if matches!(route.access, Access::WriteOrders) {
+        // A question to a platform has nothing to say but its path.
+        let is_question = route.path.ends_with("/query-payment") || route.path.ends_with("/query");
+        if matches!(route.access, Access::WriteOrders) && !is_question {
             assert!(operation["requestBody"].is_object(), "{}", route.path);
         }
     }

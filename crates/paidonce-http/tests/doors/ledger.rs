@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use paidonce_order::decide::decide;
 use paidonce_order::error::OrderError;
 use paidonce_order::ids::{AccountRef, ChannelTradeNo, Digest, OrderNo};
+use paidonce_order::money::Money;
 use paidonce_order::order::{ItemKind, Order};
 use paidonce_order::project::{Aggregate, ApiKey, FlowRow, ItemChange, OrderRow, project};
 use paidonce_order::stray::decide_stray;
@@ -252,6 +253,10 @@ impl Store for Ledger {
 
     async fn list_order_flows(&self, order_no: &OrderNo) -> Result<Vec<FlowRow>, StoreError> {
         Ok(self.book.lock().unwrap().flows.iter().filter(|flow| flow.order_no == *order_no).cloned().collect())
+    }
+
+    async fn list_surplus_refunds(&self, _: &AccountRef, _: Timestamp) -> Result<Vec<Money>, StoreError> {
+        Ok(Vec::new())
     }
 
     async fn list_orders(&self, filter: &OrderFilter) -> Result<Vec<OrderRow>, StoreError> {

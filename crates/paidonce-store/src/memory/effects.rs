@@ -51,6 +51,11 @@ impl Effect {
         (self.row.position, self.row.effect_id)
     }
 
+    /// Whose turn it takes: its subscriber's, or that of its kind.
+    fn queue(&self) -> &str {
+        if self.row.kind == "deliver" { &self.row.subscriber } else { &self.row.kind }
+    }
+
     fn is_in_lane_of(&self, other: &EffectRow) -> bool {
         self.row.order_no == other.order_no && self.row.subscriber == other.subscriber
     }
@@ -61,7 +66,7 @@ impl Effect {
 }
 
 impl Tables {
-    /// Claims due lane heads; of each subscriber in turn.
+    /// Claims due lane heads; of each subscriber, and of each kind of channel calls, in turn.
     pub(super) fn claim(
         &mut self,
         kinds: &[&str],
@@ -77,7 +82,7 @@ impl Tables {
         });
         let mut queues = std::collections::BTreeMap::<&str, Vec<(Timestamp, Uuid)>>::new();
         for effect in due {
-            queues.entry(&effect.row.subscriber).or_default().push((effect.row.due_at, effect.row.effect_id));
+            queues.entry(effect.queue()).or_default().push((effect.row.due_at, effect.row.effect_id));
         }
         let queues = queues.into_values().map(|mut queue| {
             queue.sort_unstable();

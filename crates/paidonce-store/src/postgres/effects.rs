@@ -6,7 +6,7 @@
 //!
 //! | step | statement | reads |
 //! |---|---|---|
-//! | claim | due rows by subscriber, their heads, lease of the heads, putting off of the rest | t_subscriber, t_effect_due_idx, t_effect_lane_idx, events_position_key |
+//! | claim | due rows by queue, their heads, lease of the heads, putting off of the rest | t_subscriber, t_effect_due_idx, t_effect_call_due_idx, t_effect_lane_idx, events_position_key |
 //! | complete | state of the row while the token holds, next of the lane made due | t_effect_pkey, t_effect_lane_idx |
 //!
 //! EXPLAIN on PostgreSQL 15, 200,000 effects of 100,000 events, 30,000 of them due behind 10,000 dead heads, generic plan: a claim
@@ -28,36 +28,33 @@ use crate::rows::{self, EFFECT, EVENT, all, read_error};
 use crate::search;
 use crate::store::{ClaimedEffect, EffectRow, StoreError, TryResult};
 
-/// Whose effects may be claimed: subscribers that are not paused, and channel lanes, found by a loose scan of
-/// t_effect_due_idx (a subscriber's name has no colon).
-const READY: &str = "
-    channel_lane (subscriber) AS (
-        (SELECT min(subscriber) FROM t_effect
-         WHERE state IN ('pending', 'leased') AND subscriber > 'channel:' AND subscriber < 'channel;')
+/// Queues that take turns: one of each subscriber that is not paused, and one of each kind of channel calls, whatever their
+/// lanes. Place: kinds.
+const QUEUES: &str = "
+    queue (name, subscriber, kind) AS (
+        SELECT name, name, NULL FROM t_subscriber WHERE NOT paused AND NOT backfilling AND 'deliver' = ANY ($1)
         UNION ALL
-        SELECT (SELECT min(t.subscriber) FROM t_effect t
-                WHERE t.state IN ('pending', 'leased') AND t.subscriber > c.subscriber AND t.subscriber < 'channel;')
-        FROM channel_lane c WHERE c.subscriber IS NOT NULL
-    ),
-    ready (subscriber) AS (
-        SELECT name FROM t_subscriber WHERE NOT paused AND NOT backfilling
-        UNION ALL
-        SELECT subscriber FROM channel_lane WHERE subscriber IS NOT NULL
+        SELECT kind, NULL, kind FROM unnest($1::text[]) AS wanted (kind) WHERE kind <> 'deliver'
     )";
 
-/// Places: kinds, limit, clock offset, lease (microseconds both), look again (live, dead). Turns give every subscriber its share.
+/// Places: kinds, limit, clock offset, lease (microseconds both), look again (live, dead). Turns give every queue its share.
 fn claim_sql() -> String {
     format!(
-        "WITH RECURSIVE {READY},
+        "WITH {QUEUES},
         candidate AS MATERIALIZED (
             SELECT due.effect_id, due.due_at, head.state AS head_state, head.due_at AS head_due_at,
-                   row_number() OVER (PARTITION BY due.subscriber, head.state IS NULL ORDER BY due.due_at) AS turn
-            FROM ready
+                   row_number() OVER (PARTITION BY queue.name, head.state IS NULL ORDER BY due.due_at) AS turn
+            FROM queue
             CROSS JOIN LATERAL (
-                SELECT t.effect_id, t.order_no, t.subscriber, t.position, t.due_at FROM t_effect t
-                WHERE t.subscriber = ready.subscriber AND t.state IN ('pending', 'leased')
-                  AND t.due_at <= now() + $3 * interval '1 microsecond' AND t.kind = ANY ($1)
-                ORDER BY t.due_at LIMIT $2
+                (SELECT t.effect_id, t.order_no, t.subscriber, t.position, t.due_at FROM t_effect t
+                 WHERE t.subscriber = queue.subscriber AND t.kind = 'deliver' AND t.state IN ('pending', 'leased')
+                   AND t.due_at <= now() + $3 * interval '1 microsecond'
+                 ORDER BY t.due_at LIMIT $2)
+                UNION ALL
+                (SELECT t.effect_id, t.order_no, t.subscriber, t.position, t.due_at FROM t_effect t
+                 WHERE t.kind = queue.kind AND t.kind <> 'deliver' AND t.state IN ('pending', 'leased')
+                   AND t.due_at <= now() + $3 * interval '1 microsecond'
+                 ORDER BY t.due_at LIMIT $2)
             ) due
             LEFT JOIN LATERAL (
                 SELECT t.state, t.due_at FROM t_effect t
@@ -273,15 +270,19 @@ pub(crate) async fn discard_effect(store: &PostgresStore, effect_id: Uuid, by: &
     Ok(changed == 1)
 }
 
-/// Time until the next one is due. Reads the first entry of each subscriber in t_effect_due_idx.
+/// Time until the next one is due. Reads the first entry of each queue in t_effect_due_idx and t_effect_call_due_idx.
 pub(crate) async fn next_effect_due_ms(store: &PostgresStore, kinds: &[&str]) -> Result<Option<i64>, StoreError> {
     let sql = format!(
-        "WITH RECURSIVE {READY}
-         SELECT min(first.due_at) AS due_at, now() + $2 * interval '1 microsecond' AS now FROM ready
+        "WITH {QUEUES}
+         SELECT min(first.due_at) AS due_at, now() + $2 * interval '1 microsecond' AS now FROM queue
          CROSS JOIN LATERAL (
-             SELECT t.due_at FROM t_effect t
-             WHERE t.subscriber = ready.subscriber AND t.state IN ('pending', 'leased') AND t.kind = ANY ($1)
-             ORDER BY t.due_at LIMIT 1
+             (SELECT t.due_at FROM t_effect t
+              WHERE t.subscriber = queue.subscriber AND t.kind = 'deliver' AND t.state IN ('pending', 'leased')
+              ORDER BY t.due_at LIMIT 1)
+             UNION ALL
+             (SELECT t.due_at FROM t_effect t
+              WHERE t.kind = queue.kind AND t.kind <> 'deliver' AND t.state IN ('pending', 'leased')
+              ORDER BY t.due_at LIMIT 1)
          ) first"
     );
     let row =

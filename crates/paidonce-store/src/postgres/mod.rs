@@ -19,8 +19,10 @@ mod subscribers;
 
 use async_trait::async_trait;
 use paidonce_order::ids::{AccountRef, ChannelTradeNo, OrderNo};
+use paidonce_order::money::Money;
 use paidonce_order::order::{ItemKind, Order};
 use paidonce_order::project::{FlowRow, OrderRow};
+use paidonce_order::timestamp::Timestamp;
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -80,6 +82,9 @@ impl Store for PostgresStore {
     }
     async fn list_order_flows(&self, order_no: &OrderNo) -> Result<Vec<FlowRow>, StoreError> {
         queries::list_order_flows(self, order_no).await
+    }
+    async fn list_surplus_refunds(&self, account: &AccountRef, since: Timestamp) -> Result<Vec<Money>, StoreError> {
+        queries::list_surplus_refunds(self, account, since).await
     }
     async fn count_rows(&self, order_no: &OrderNo) -> Result<RowCounts, StoreError> {
         queries::count_rows(self, order_no).await

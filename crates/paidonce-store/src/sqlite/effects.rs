@@ -4,7 +4,7 @@
 //!
 //! | step | statements | reads |
 //! |---|---|---|
-//! | claim | ready subscribers; for each its due rows with their heads; per row a lease or a later look | t_subscriber, t_effect_due_idx, t_effect_lane_idx |
+//! | claim | ready subscribers, and kinds of calls; for each its due rows with their heads; per row a lease or a later look | t_subscriber, t_effect_due_idx, t_effect_call_due_idx, t_effect_lane_idx |
 //! | complete | state of the row while the token holds; next of the lane made due | t_effect_pkey, t_effect_lane_idx |
 
 use paidonce_order::timestamp::Timestamp;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::columns::Columns;
 use crate::effect_rules::{
-    CLAIM_LIMIT_MAX, CLAIM_ROUNDS_MAX, discarded_note, fair_turns, look_again_at, requeued_note, wait_ms,
+    CLAIM_LIMIT_MAX, CLAIM_ROUNDS_MAX, DELIVER, discarded_note, fair_turns, look_again_at, requeued_note, wait_ms,
 };
 use crate::rows::{self, EFFECT, EVENT, all, read_error};
 use crate::search;
@@ -21,33 +21,60 @@ use crate::sqlite::SqliteStore;
 use crate::sqlite::now::now;
 use crate::store::{ClaimedEffect, EffectRow, StoreError, TryResult};
 
-/// Whose effects may be claimed; a subscriber's name has no colon, so a lane with one is a channel lane.
-const READY: &str = "
-    WITH RECURSIVE channel_lane (subscriber) AS (
-        SELECT min(subscriber) FROM t_effect
-        WHERE state IN ('pending', 'leased') AND subscriber > 'channel:' AND subscriber < 'channel;'
-        UNION ALL
-        SELECT (SELECT min(t.subscriber) FROM t_effect t
-                WHERE t.state IN ('pending', 'leased') AND t.subscriber > c.subscriber AND t.subscriber < 'channel;')
-        FROM channel_lane c WHERE c.subscriber IS NOT NULL
-    )
-    SELECT name AS subscriber FROM t_subscriber WHERE paused = 0 AND backfilling = 0
-    UNION ALL
-    SELECT subscriber FROM channel_lane WHERE subscriber IS NOT NULL";
+/// Whose deliveries may be claimed.
+const READY: &str = "SELECT name AS subscriber FROM t_subscriber WHERE paused = 0 AND backfilling = 0";
 
-/// Due rows of one subscriber and the heads of their lanes. Places: subscriber, now, kinds (JSON), limit.
-const DUE: &str = "
-    SELECT d.effect_id, d.due_at, h.state AS head_state, h.due_at AS head_due_at
+/// One after the other, so that the backlog of one never stands before the others.
+enum Queue {
+    /// Deliveries to one subscriber. Reads t_effect_due_idx.
+    Deliveries(String),
+    /// Channel calls of one kind, whatever their lanes. Reads t_effect_call_due_idx.
+    Calls(String),
+}
+
+impl Queue {
+    fn name(&self) -> &str {
+        match self {
+            Self::Deliveries(subscriber) => subscriber,
+            Self::Calls(kind) => kind,
+        }
+    }
+
+    /// What a row of it has; `$1` is its name.
+    const fn condition(&self) -> &'static str {
+        match self {
+            Self::Deliveries(_) => "t.subscriber = $1 AND t.kind = 'deliver'",
+            Self::Calls(_) => "t.kind = $1 AND t.kind <> 'deliver'",
+        }
+    }
+}
+
+async fn queues(connection: &mut SqliteConnection, kinds: &[&str]) -> Result<Vec<Queue>, StoreError> {
+    let calls = kinds.iter().filter(|kind| **kind != DELIVER).map(|kind| Queue::Calls((*kind).to_owned()));
+    let mut queues: Vec<Queue> = calls.collect();
+    if kinds.contains(&DELIVER) {
+        let ready = sqlx::query(READY).fetch_all(connection).await.map_err(read_error)?;
+        queues.extend(all(&ready, |row| row.text("subscriber"))?.into_iter().map(Queue::Deliveries));
+    }
+    Ok(queues)
+}
+
+/// Due rows of one queue and the heads of their lanes. Places: name of the queue, now, limit.
+fn due_sql(queue: &Queue) -> String {
+    let condition = queue.condition();
+    format!(
+        "SELECT d.effect_id, d.due_at, h.state AS head_state, h.due_at AS head_due_at
     FROM (SELECT t.effect_id, t.order_no, t.subscriber, t.position, t.due_at FROM t_effect t
-          WHERE t.subscriber = $1 AND t.state IN ('pending', 'leased') AND t.due_at <= $2
-            AND t.kind IN (SELECT value FROM json_each($3))
-          ORDER BY t.due_at LIMIT $4) d
+          WHERE {condition} AND t.state IN ('pending', 'leased') AND t.due_at <= $2
+          ORDER BY t.due_at LIMIT $3) d
     LEFT JOIN t_effect h ON h.effect_id = (
         SELECT t.effect_id FROM t_effect t
         WHERE t.order_no = d.order_no AND t.subscriber = d.subscriber
           AND (t.position, t.effect_id) < (d.position, d.effect_id) AND t.state IN ('pending', 'leased', 'dead')
         ORDER BY t.position, t.effect_id LIMIT 1)
-    ORDER BY d.due_at";
+    ORDER BY d.due_at"
+    )
+}
 
 /// A due row: free, or behind the head of its lane.
 struct Due {
@@ -58,7 +85,7 @@ struct Due {
 
 /// What a claim asks for.
 struct Claim<'a> {
-    kinds: &'a str,
+    kinds: &'a [&'a str],
     lease_ms: i64,
     limit: i64,
     now: Timestamp,
@@ -71,13 +98,12 @@ pub(crate) async fn claim_effects(
     lease_ms: i64,
     limit: u32,
 ) -> Result<Vec<ClaimedEffect>, StoreError> {
-    let kinds = kinds_json(kinds);
     for _ in 0..CLAIM_ROUNDS_MAX {
         let mut connection = store.write.lock().await;
         let mut tx = connection.begin_with("BEGIN IMMEDIATE").await.map_err(read_error)?;
         let now = now(&mut tx, &store.clock).await?;
         let limit = i64::from(limit.min(CLAIM_LIMIT_MAX));
-        let claim = Claim { kinds: &kinds, lease_ms, limit, now };
+        let claim = Claim { kinds, lease_ms, limit, now };
         let (claimed, put_off) = claim_in_tx(&mut tx, &claim).await?;
         tx.commit().await.map_err(read_error)?;
         if !claimed.is_empty() || put_off == 0 {
@@ -87,17 +113,13 @@ pub(crate) async fn claim_effects(
     Ok(Vec::new())
 }
 
-fn kinds_json(kinds: &[&str]) -> String {
-    serde_json::Value::from(kinds).to_string()
-}
-
 /// One round; gives also how many blocked rows were put off.
 async fn claim_in_tx(tx: &mut SqliteConnection, claim: &Claim<'_>) -> Result<(Vec<ClaimedEffect>, u64), StoreError> {
-    let ready = sqlx::query(READY).fetch_all(&mut *tx).await.map_err(read_error)?;
+    let queues = queues(tx, claim.kinds).await?;
     let (mut free, mut put_off) = (Vec::new(), 0_u64);
-    for subscriber in all(&ready, |row| row.text("subscriber"))? {
+    for queue in queues {
         let mut own = Vec::new();
-        for due in due_in_tx(tx, &subscriber, claim).await? {
+        for due in due_in_tx(tx, &queue, claim).await? {
             match due.head {
                 None => own.push((due.due_at, due.effect_id)),
                 Some((state, head_due_at)) => {
@@ -116,11 +138,10 @@ async fn claim_in_tx(tx: &mut SqliteConnection, claim: &Claim<'_>) -> Result<(Ve
     Ok((claimed, put_off))
 }
 
-async fn due_in_tx(tx: &mut SqliteConnection, subscriber: &str, claim: &Claim<'_>) -> Result<Vec<Due>, StoreError> {
-    let rows = sqlx::query(DUE)
-        .bind(subscriber)
+async fn due_in_tx(tx: &mut SqliteConnection, queue: &Queue, claim: &Claim<'_>) -> Result<Vec<Due>, StoreError> {
+    let rows = sqlx::query(&due_sql(queue))
+        .bind(queue.name())
         .bind(claim.now.as_micros())
-        .bind(claim.kinds)
         .bind(claim.limit)
         .fetch_all(tx)
         .await
@@ -289,24 +310,18 @@ pub(crate) async fn discard_effect(store: &SqliteStore, effect_id: Uuid, by: &st
     Ok(discarded)
 }
 
-/// Time until the next one is due. Reads the first entry of each subscriber in t_effect_due_idx.
+/// Time until the next one is due. Reads the first entry of each queue in t_effect_due_idx and t_effect_call_due_idx.
 pub(crate) async fn next_effect_due_ms(store: &SqliteStore, kinds: &[&str]) -> Result<Option<i64>, StoreError> {
-    let kinds = kinds_json(kinds);
     let mut connection = store.read.acquire().await.map_err(read_error)?;
     let now = now(&mut connection, &store.clock).await?;
-    let ready = sqlx::query(READY).fetch_all(&mut *connection).await.map_err(read_error)?;
     let mut next: Option<Timestamp> = None;
-    for subscriber in all(&ready, |row| row.text("subscriber"))? {
-        let due_at: Option<i64> = sqlx::query_scalar(
-            "SELECT t.due_at FROM t_effect t
-             WHERE t.subscriber = $1 AND t.state IN ('pending', 'leased') AND t.kind IN (SELECT value FROM json_each($2))
-             ORDER BY t.due_at LIMIT 1",
-        )
-        .bind(subscriber)
-        .bind(&kinds)
-        .fetch_optional(&mut *connection)
-        .await
-        .map_err(read_error)?;
+    for queue in queues(&mut connection, kinds).await? {
+        let sql = format!(
+            "SELECT t.due_at FROM t_effect t WHERE {} AND t.state IN ('pending', 'leased') ORDER BY t.due_at LIMIT 1",
+            queue.condition()
+        );
+        let due_at: Option<i64> =
+            sqlx::query_scalar(&sql).bind(queue.name()).fetch_optional(&mut *connection).await.map_err(read_error)?;
         next = [next, due_at.map(Timestamp::from_micros)].into_iter().flatten().min();
     }
     Ok(next.map(|due_at| wait_ms(due_at, now)))

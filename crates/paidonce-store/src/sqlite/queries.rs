@@ -1,13 +1,15 @@
 //! Reads of orders, flows and counts.
 
 use paidonce_order::ids::{AccountRef, ChannelTradeNo, OrderNo};
+use paidonce_order::money::Money;
 use paidonce_order::order::Order;
 use paidonce_order::project::{FlowRow, OrderRow};
+use paidonce_order::timestamp::Timestamp;
 
 use crate::columns::Columns;
 use crate::rows::{self, EVENT, FLOW, ORDER, all, read_error};
 use crate::sqlite::SqliteStore;
-use crate::store::{EventRow, Gauges, OrderFilter, RowCounts, StoreError};
+use crate::store::{EventRow, Gauges, OrderFilter, RowCounts, SURPLUS_REFUNDS_MAX, StoreError};
 use crate::{fold, search};
 
 /// Every statement names the shard, so that a distributed database can send it to one node.
@@ -44,6 +46,25 @@ pub(crate) async fn list_order_events(store: &SqliteStore, order_no: &OrderNo) -
         .await
         .map_err(read_error)?;
     all(&rows, rows::event)
+}
+
+/// Refunds of surplus payments requested of late. Reads events_refund_requested_idx.
+pub(crate) async fn list_surplus_refunds(
+    store: &SqliteStore,
+    account: &AccountRef,
+    since: Timestamp,
+) -> Result<Vec<Money>, StoreError> {
+    let sql = format!(
+        "SELECT {EVENT} FROM events e WHERE e.event_type = 'RefundRequested' AND e.recorded_at >= $1
+         ORDER BY e.recorded_at DESC LIMIT $2"
+    );
+    let rows = sqlx::query(&sql)
+        .bind(since.as_micros())
+        .bind(i64::from(SURPLUS_REFUNDS_MAX))
+        .fetch_all(&store.read)
+        .await
+        .map_err(read_error)?;
+    fold::surplus_refunds(&all(&rows, rows::event)?, account)
 }
 
 /// Flows of one order in booking order. Reads t_order_flow_order_idx.

@@ -119,7 +119,7 @@ impl Scratch {
             Arc::clone(&store),
             config.accounts.ours.clone(),
             Clock::new(clock),
-            AppOptions { strays_per_hour_max: u32::MAX },
+            AppOptions { strays_per_hour_max: u32::MAX, ..AppOptions::default() },
         );
         Ok(Self { store, app: Arc::new(app), _folder: folder })
     }
