@@ -12,13 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use paidonce_app::channel_settings::{Breaker, ChannelSettings, SurplusSettings};
+use paidonce_app::ports::ChannelEffects;
 use paidonce_app::{App, AppOptions, Clock};
 use paidonce_http::{CallMetrics, Money, Server, ServerOptions};
 use paidonce_order::ids::AccountRef;
 use paidonce_store::options::FirstDue;
 use paidonce_store::store::{Backfill, Store};
 use paidonce_worker::{
-    ChannelClientSettings, Deliverer, HttpChannelClient, Relay, RelaySettings, Schedule, Secrets, key_refresh,
+    ChannelClientSettings, ChannelRelay, ChannelRelaySettings, Deliverer, HttpChannelClient, Relay, RelaySettings,
+    Relays, Schedule, Secrets, key_refresh,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -26,6 +29,11 @@ use tokio::task::JoinHandle;
 use crate::config::{Config, EffectsConfig};
 use crate::ledger::{self, OpenPlan};
 use crate::open_files;
+
+/// How long a call to a platform waits for its turn.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(3);
+/// A close and a query for each of three accounts, which is more than an order has as a rule.
+const CALLS_OF_A_TRY: u32 = 6;
 
 /// A running ledger. Dropping it without [`Running::stop`] leaves leases to expire and queued jobs unfinished.
 pub struct Running {
@@ -46,7 +54,7 @@ impl Running {
         let plan = OpenPlan { first_due: first_due(config), ..plan };
         let store = ledger::open(&config.database, &plan).await?;
         let clock = Clock::new(plan.clock.clone());
-        let app = App::new(Arc::clone(&store), config.accounts.ours.clone(), clock.clone(), AppOptions::default());
+        let app = App::new(Arc::clone(&store), config.accounts.ours.clone(), clock.clone(), app_options(config));
         let calls = CallMetrics::default();
         let client = channel_client(config, &app, calls.clone())?;
         let app = Arc::new(app.with_channel_client(Arc::new(client.clone())));
@@ -55,7 +63,11 @@ impl Running {
         let secrets = Arc::new(Secrets::new(config.secrets.clone()));
         let timeout = Duration::from_secs(u64::from(config.effects.request_timeout_seconds));
         let deliverer = Deliverer::try_new(Arc::clone(&secrets), clock, timeout).context("HTTP client of the relay")?;
-        let relays = Relay::new(Arc::clone(&store), deliverer, relay_settings(&config.effects), app.commits());
+        let deliveries = Relay::new(Arc::clone(&store), deliverer, relay_settings(&config.effects), app.commits());
+        let effects: Arc<dyn ChannelEffects> = Arc::<App>::clone(&app);
+        let calls_settings = channel_relay_settings(config);
+        let asking = ChannelRelay::new(Arc::clone(&store), effects, calls_settings, app.commits());
+        let relays = Relays { deliveries, calls: asking };
         let options = ServerOptions { calls, ..server_options(config, &plan, &relays) };
         let server = match paidonce_http::serve(options, Arc::clone(&app)).await {
             Ok(server) => server,
@@ -150,11 +162,32 @@ fn first_due(config: &Config) -> FirstDue {
     }
 }
 
+fn app_options(config: &Config) -> AppOptions {
+    let (calls, surplus) = (&config.channel_calls, &config.surplus);
+    let breaker =
+        Breaker { refunds_per_hour_max: surplus.refunds_per_hour_max, minor_per_hour_max: surplus.minor_per_hour_max };
+    let channel = ChannelSettings {
+        fresh: seconds(calls.fresh_seconds),
+        poll_seconds: calls.poll_seconds.clone(),
+        refund_follow_seconds: calls.refund_follow_seconds.clone(),
+        surplus: SurplusSettings { policy: surplus.policy, delay: seconds(surplus.delay_seconds), breaker },
+    };
+    AppOptions { channel, ..AppOptions::default() }
+}
+
+/// A try may ask every account twice, one after the other.
+fn channel_relay_settings(config: &Config) -> ChannelRelaySettings {
+    let call = seconds(config.channel_calls.request_timeout_seconds).saturating_add(TURN_WAIT_MAX);
+    let default = ChannelRelaySettings::default();
+    ChannelRelaySettings { try_timeout: default.try_timeout.max(call.saturating_mul(CALLS_OF_A_TRY)), ..default }
+}
+
 fn channel_client(config: &Config, app: &App, calls: CallMetrics) -> anyhow::Result<HttpChannelClient> {
     let settings = ChannelClientSettings {
         calls_per_second: config.channel_calls.calls_per_second,
         call_timeout: seconds(config.channel_calls.request_timeout_seconds),
         key_refresh_min: seconds(config.channel_calls.key_refresh_min_seconds),
+        turn_wait_max: TURN_WAIT_MAX,
         ..ChannelClientSettings::default()
     };
     let accounts = Arc::new(app.accounts().clone());
@@ -184,7 +217,7 @@ fn relay_settings(effects: &EffectsConfig) -> RelaySettings {
 }
 
 #[cfg_attr(not(feature = "testing"), expect(unused_variables, reason = "test builds reach in"))]
-fn server_options(config: &Config, plan: &OpenPlan, relay: &Relay) -> ServerOptions {
+fn server_options(config: &Config, plan: &OpenPlan, relays: &Relays) -> ServerOptions {
     let mut options = ServerOptions::new(config.listen);
     options.tokens = config.tokens.clone();
     options.connections_max = connections_max(config.connections_max);
@@ -192,7 +225,7 @@ fn server_options(config: &Config, plan: &OpenPlan, relay: &Relay) -> ServerOpti
     #[cfg(feature = "testing")]
     {
         options.testing.clock = plan.clock.clone();
-        options.testing.relay = Some(Arc::new(relay.clone()));
+        options.testing.relay = Some(Arc::new(relays.clone()));
     }
     options
 }
