@@ -248,4 +248,6 @@ fn connections_max(wanted: usize) -> usize {
 }
 
 #[cfg(test)]
+mod sandbox_tests;
+#[cfg(test)]
 mod tests;

@@ -39,10 +39,16 @@ pub async fn doors() -> Doors {
 }
 
 pub async fn doors_with(change: impl FnOnce(&mut ServerOptions)) -> Doors {
+    doors_of(|app| app, change).await
+}
+
+/// `wire` may give the use cases more than their ledger.
+pub async fn doors_of(wire: impl FnOnce(App) -> App, change: impl FnOnce(&mut ServerOptions)) -> Doors {
     let ledger = Arc::new(Ledger::new());
     let offset = ClockOffset::default();
     let clock = Clock::new(offset.clone());
-    let app = Arc::new(App::new(ledger.clone(), accounts(signer::APIV3_KEY_A), clock, AppOptions::default()));
+    let app = App::new(ledger.clone(), accounts(signer::APIV3_KEY_A), clock, AppOptions::default());
+    let app = Arc::new(wire(app));
     let mut options = ServerOptions::new("127.0.0.1:0".parse().unwrap());
     options.workers = 1;
     #[cfg(feature = "testing")]

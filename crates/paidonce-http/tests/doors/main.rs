@@ -19,6 +19,7 @@ mod client;
 mod documents;
 mod harness;
 mod idempotency;
+mod key_refresh;
 mod ledger;
 mod orders;
 mod problems;
