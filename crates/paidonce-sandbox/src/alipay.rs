@@ -6,10 +6,12 @@
 //! | payments: query, close | [`trades`] |
 //! | refunds and their query | [`refunds`] |
 //! | royalties | [`shares`] |
+//! | bills | [`bills`] |
 //! | the answer's signature over the raw node | [`answer`] |
 //! | notices | [`callback`] |
 
 pub mod answer;
+pub mod bills;
 pub mod callback;
 pub mod refunds;
 pub mod request;
@@ -91,6 +93,7 @@ enum Method {
     RefundQuery,
     Settle,
     SettleQuery,
+    Bill,
 }
 
 impl Method {
@@ -102,6 +105,7 @@ impl Method {
             "alipay.trade.fastpay.refund.query" => Self::RefundQuery,
             "alipay.trade.order.settle" => Self::Settle,
             "alipay.trade.order.settle.query" => Self::SettleQuery,
+            "alipay.data.dataservice.bill.downloadurl.query" => Self::Bill,
             _ => return None,
         })
     }
@@ -114,6 +118,7 @@ impl Method {
             Self::RefundQuery => Api::RefundQuery,
             Self::Settle => Api::Share,
             Self::SettleQuery => Api::ShareQuery,
+            Self::Bill => Api::Bill,
         }
     }
 }
@@ -167,6 +172,7 @@ impl Platforms {
             Method::RefundQuery => self.alipay_refund_query(caller, now),
             Method::Settle => self.alipay_settle(caller, now),
             Method::SettleQuery => self.alipay_settle_query(caller),
+            Method::Bill => self.alipay_bill(caller, now),
         }
     }
 

@@ -18,6 +18,7 @@
 
 pub mod accounts;
 pub mod alipay;
+pub mod bill;
 pub mod certificate;
 pub mod config_file;
 pub mod control;

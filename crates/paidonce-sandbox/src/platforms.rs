@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::accounts::{Account, Accounts, Channel};
+use crate::bill::Download;
 use crate::failures::{Api, FailKind, Failures, Trouble};
 use crate::fate::Fate;
 use crate::moment::Moment;
@@ -54,6 +55,7 @@ pub struct Platforms {
     pub(crate) by_refund_no: BTreeMap<(Account, String), OrderKey>,
     pub(crate) outbox: Outbox,
     pub(crate) failures: Failures,
+    pub(crate) downloads: BTreeMap<String, Download>,
     planned: BTreeMap<(Moment, u64), Planned>,
     rates: BTreeMap<Account, Rate>,
     numbers: u64,
@@ -75,6 +77,7 @@ impl Platforms {
             by_refund_no: BTreeMap::new(),
             outbox: Outbox::default(),
             failures: Failures::default(),
+            downloads: BTreeMap::new(),
             planned: BTreeMap::new(),
             rates: BTreeMap::new(),
             numbers: 0,

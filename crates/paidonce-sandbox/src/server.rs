@@ -38,6 +38,7 @@ pub(crate) fn start(
             .app_data(web::PayloadConfig::new(BODY_BYTES_MAX))
             .configure(control_routes)
             .route("/gateway.do", web::to(to_alipay))
+            .route("/dwbillcenter/{name}", web::get().to(alipay_file))
             .default_service(web::to(to_wxpay))
     })
     .workers(2)
@@ -106,6 +107,14 @@ async fn to_alipay(http: HttpRequest, body: web::Bytes, shared: State) -> HttpRe
     let code = answer.node.get("sub_code").or(answer.node.get("code")).and_then(Value::as_str).unwrap_or_default();
     tracing::info!(node = answer.node_name, code, trouble = ?answer.trouble, "alipay call");
     write(alipay::answer::write(&answer), &shared).await
+}
+
+/// A bill of Alipay: nobody signs, the address is the secret.
+async fn alipay_file(name: web::Path<String>, shared: State) -> HttpResponse {
+    match shared.look(|platforms, now| platforms.alipay_download(&name, now)) {
+        Some(bytes) => HttpResponse::Ok().content_type("application/zip").body(bytes),
+        None => HttpResponse::Forbidden().finish(),
+    }
 }
 
 fn text_header(headers: &HeaderMap, name: &str) -> Option<String> {

@@ -9,6 +9,7 @@
 )]
 
 mod alipay;
+mod bills;
 mod callbacks;
 mod wxpay;
 

@@ -4,12 +4,13 @@
 //! |---|---|
 //! | the request's signature, before anything else | [`authorization`] |
 //! | which call it is | [`route`] |
-//! | what it does and answers | [`orders`], [`refunds`], [`shares`], [`certificates`] |
+//! | what it does and answers | [`orders`], [`refunds`], [`shares`], [`certificates`], [`bills`] |
 //! | the answer's signature | [`answer`] |
 //! | callbacks | [`callback`] |
 
 pub mod answer;
 pub mod authorization;
+pub mod bills;
 pub mod callback;
 pub mod certificates;
 pub mod orders;
@@ -187,6 +188,9 @@ impl Platforms {
             Route::Unfreeze => self.wxpay_unfreeze(caller, request, now),
             Route::Unsplit(trade_no) => self.wxpay_unsplit(caller, trade_no),
             Route::Certificates => self.wxpay_certificates(caller),
+            Route::TradeBill => self.wxpay_trade_bill(caller, request, now),
+            Route::FundFlowBill => self.wxpay_fund_flow_bill(caller, request, now),
+            Route::Download => self.wxpay_download(request, now),
         }
     }
 }

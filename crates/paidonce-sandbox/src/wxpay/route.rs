@@ -59,6 +59,12 @@ pub enum Route {
     Unsplit(String),
     /// `GET /v3/certificates`.
     Certificates,
+    /// `GET /v3/bill/tradebill`.
+    TradeBill,
+    /// `GET /v3/bill/fundflowbill`.
+    FundFlowBill,
+    /// `GET /v3/billdownload/file`.
+    Download,
 }
 
 impl Route {
@@ -73,6 +79,8 @@ impl Route {
             Self::Share | Self::ShareReturn | Self::Unfreeze => Api::Share,
             Self::ShareQuery(_) | Self::ShareReturnQuery(_) | Self::Unsplit(_) => Api::ShareQuery,
             Self::Certificates => Api::Certificates,
+            Self::TradeBill | Self::FundFlowBill => Api::Bill,
+            Self::Download => Api::Download,
         }
     }
 }
@@ -109,6 +117,9 @@ fn find_get(rest: &[&str]) -> Option<Route> {
         ["profitsharing", "return-orders", no] => Route::ShareReturnQuery((*no).to_owned()),
         ["profitsharing", "transactions", id, "amounts"] => Route::Unsplit((*id).to_owned()),
         ["certificates"] => Route::Certificates,
+        ["bill", "tradebill"] => Route::TradeBill,
+        ["bill", "fundflowbill"] => Route::FundFlowBill,
+        ["billdownload", "file"] => Route::Download,
         _ => return None,
     })
 }
