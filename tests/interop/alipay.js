@@ -3,6 +3,7 @@
 // Reads one JSON request a line, answers one JSON line:
 //   {"do": "sign", "fields": {..}, "privateKey": pem}           -> {"sign": base64}
 //   {"do": "check", "fields": {..}, "publicKey": bare base64}   -> {"accepted": true | false}
+//   {"do": "exec", "method": .., "biz": {..}, "gateway": url, ..} -> the verified answer, or {"error": text}
 'use strict';
 const path = require('node:path');
 const readline = require('node:readline');
@@ -22,7 +23,17 @@ function signedText(fields) {
     .join('&');
 }
 
+async function exec({ appId, method, biz, gateway, privateKey, publicKey }) {
+  const sdk = new AlipaySdk({ appId, privateKey, keyType: 'PKCS8', alipayPublicKey: publicKey, gateway });
+  try {
+    return await sdk.exec(method, { bizContent: biz }, { validateSign: true });
+  } catch (error) {
+    return { error: error.message };
+  }
+}
+
 const actions = {
+  exec,
   sign: ({ fields, privateKey }) => ({ sign: signatureV3(signedText(fields), privateKey) }),
   check: ({ fields, publicKey, privateKey }) => {
     const sdk = new AlipaySdk({ appId: fields.app_id, privateKey, keyType: 'PKCS8', alipayPublicKey: publicKey });
@@ -30,7 +41,8 @@ const actions = {
   },
 };
 
-readline.createInterface({ input: process.stdin }).on('line', line => {
+readline.createInterface({ input: process.stdin }).on('line', async line => {
   const request = JSON.parse(line);
-  process.stdout.write(`${JSON.stringify(actions[request.do](request))}\n`);
+  const answer = await actions[request.do](request);
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
 });

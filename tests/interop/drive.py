@@ -2,6 +2,7 @@
 
 WeChat Pay: sealed by PyPI `cryptography`, signed and independently checked by PyPI `wechatpayv3`.
 Alipay: signed and independently checked by npm `alipay-sdk` (alipay.js beside this file).
+The sandbox: judged by the same two (sandbox.py beside this file).
 All keys are test keys, made for one run.
 """
 
@@ -21,6 +22,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+import sandbox
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
@@ -303,8 +305,10 @@ class Alipay:
     def __init__(self, ledger, checks, keys, work):
         self.ledger, self.checks, self.keys = ledger, checks, keys
         script = Path(__file__).with_name("alipay.js")
+        # The SDK dates its requests by the host's local time; the platform reads Beijing time.
         self.node = subprocess.Popen(
-            ["node", str(script), str(work / "node")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            ["node", str(script), str(work / "node")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "TZ": "Asia/Shanghai"},
         )
 
     def ask(self, request):
@@ -408,6 +412,7 @@ def main():
         try:
             Wxpay(ledger, checks, keys).run()
             alipay.run()
+            sandbox.run(program, checks, alipay.ask)
         finally:
             alipay.stop()
             ledger.stop()
