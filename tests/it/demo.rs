@@ -80,7 +80,7 @@ fn stdout(child: &mut Child) -> Box<dyn std::io::Read + Send> {
 fn the_demo_holds_on_sqlite() {
     let report = holds(&["demo", "--json", "--copies", "20"]);
     assert_eq!(report["database"], "SQLite");
-    assert_eq!(report["lines"].as_array().map(Vec::len), Some(14));
+    assert_eq!(report["lines"].as_array().map(Vec::len), Some(16));
 }
 
 /// P1, P2, P5, P6, P7 in one picture.

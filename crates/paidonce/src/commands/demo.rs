@@ -7,6 +7,7 @@
 //! | a subscriber that checks signatures and counts | [`warehouse`] |
 //! | what the platforms tell, and what must come of it | [`acts`], [`platform`] |
 //! | a hundred copies, twenty at a time | [`sender`] |
+//! | a payment that nobody tells of, at the sandbox | [`lost`] |
 //! | what the tables say, before and after | [`play`], [`ledger`] |
 //! | the table | [`report`] |
 
@@ -23,6 +24,7 @@ use crate::shutdown::Signals;
 
 pub mod acts;
 pub mod ledger;
+pub mod lost;
 pub mod platform;
 pub mod play;
 pub mod report;
@@ -105,6 +107,7 @@ async fn play_all(args: &DemoArgs, stage: &Stage) -> anyhow::Result<Report> {
         sender: Sender::new(vec![stage.server()], Arc::clone(&platforms))?,
         ledger: ledger.clone(),
         warehouse: warehouse.clone(),
+        sandbox: Arc::clone(&stage.sandbox),
         platforms: Arc::clone(&platforms),
         copies: usize::from(args.copies),
         pace: Pace { concurrency: usize::from(args.concurrency), resends_max: RESENDS_MAX },

@@ -35,6 +35,8 @@ pub enum Stage {
     OpenAfterwards,
     /// Opened, and paid before by this.
     PaidBefore(News),
+    /// Opened, then paid at the sandbox, which tells nobody: the ledger is made to ask.
+    PaidInSilence,
     /// Paid in an earlier act; now our refund request is registered first.
     RequestRefund {
         /// Our number.
@@ -66,6 +68,8 @@ pub enum Expected {
     Acknowledged,
     /// Refusal, every copy.
     Refused,
+    /// No copy is sent.
+    NothingSent,
 }
 
 /// Makes the acts of one run; order numbers begin with the run's own word.
@@ -101,10 +105,12 @@ impl Script {
             acts.push(self.wrong_amount(channel)?);
         }
         acts.push(self.probe()?);
+        acts.extend(super::lost::acts(&mut self)?);
         Ok(acts)
     }
 
-    fn trade(&mut self) -> Trade {
+    /// An order of this run and its payment.
+    pub(super) fn trade(&mut self) -> Trade {
         self.next = self.next.saturating_add(1);
         let number = FIRST_TRADE.saturating_add(self.next);
         Trade {
@@ -249,7 +255,7 @@ impl Script {
 
 impl Expect {
     /// One event with its key and flow row, told to the warehouse.
-    fn booked(event: &'static str, status: (&'static str, &'static str)) -> Self {
+    pub(super) fn booked(event: &'static str, status: (&'static str, &'static str)) -> Self {
         Self { answer: Expected::Acknowledged, events: vec![event], idempotent: 1, flows: 1, status, told: Some(event) }
     }
 }

@@ -59,6 +59,16 @@ impl Ledger {
         self.0.send(Call::post(&["v1", "orders", order_no, "refunds"], body)).await.map(drop)
     }
 
+    /// Makes the ledger ask the platforms how the payment of an order stands. Errors: also when no platform could say.
+    pub async fn query_payment(&self, order_no: &str) -> anyhow::Result<()> {
+        let path = ["v1", "orders", order_no, "query-payment"];
+        let answer = self.0.send(Call::post(&path, json!({}))).await?;
+        let results = list(&answer, "results")?;
+        let outcomes: Vec<String> = results.iter().map(|one| text(one, "outcome")).collect::<anyhow::Result<_>>()?;
+        anyhow::ensure!(outcomes == ["paid"], "the sandbox was asked for a paid order and said {results:?}");
+        Ok(())
+    }
+
     /// Its status, or `-` when the ledger has never heard of it.
     pub async fn status(&self, order_no: &str) -> anyhow::Result<String> {
         let order = self.0.find(Call::get(&["v1", "orders", order_no])).await?;

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paidonce_order::ids::Channel;
+use paidonce_sandbox::Sandbox;
 
 use super::acts::{Act, Expected, Script, Stage};
 use super::ledger::{Counts, Ledger};
+use super::lost;
 use super::platform::Platforms;
 use super::report::Line;
 use super::sender::{Pace, Sender, Tally};
@@ -24,6 +26,8 @@ pub struct Theatre {
     pub sender: Sender,
     /// The other end.
     pub warehouse: Warehouse,
+    /// The platforms that answer questions.
+    pub sandbox: Arc<Sandbox>,
     /// Keys.
     pub platforms: Arc<Platforms>,
     /// Copies of each news.
@@ -54,9 +58,7 @@ impl Theatre {
     pub async fn play(&self, act: Act) -> anyhow::Result<Played> {
         self.prepare(&act).await?;
         let before = self.snapshot(&act.orders).await?;
-        let news = Arc::new(act.news.clone());
-        let copies = std::iter::repeat_n(news, self.copies).collect();
-        let tally = self.sender.send(copies, self.pace).await?;
+        let tally = self.tell(&act).await?;
         if matches!(act.stage, Stage::OpenAfterwards) {
             self.open(&act).await?;
         }
@@ -64,9 +66,27 @@ impl Theatre {
         Ok(Played { act, tally, before, after })
     }
 
+    /// The platform sends its copies, or the ledger asks.
+    async fn tell(&self, act: &Act) -> anyhow::Result<Tally> {
+        match act.expect.answer {
+            Expected::Acknowledged | Expected::Refused => {
+                let news = Arc::new(act.news.clone());
+                let copies = std::iter::repeat_n(news, self.copies).collect();
+                self.sender.send(copies, self.pace).await
+            }
+            Expected::NothingSent => {
+                for order_no in &act.orders {
+                    lost::pay(&self.sandbox, act.channel, order_no)?;
+                    self.ledger.query_payment(order_no).await?;
+                }
+                Tally::new()
+            }
+        }
+    }
+
     async fn prepare(&self, act: &Act) -> anyhow::Result<()> {
         match &act.stage {
-            Stage::OpenFirst => self.open(act).await,
+            Stage::OpenFirst | Stage::PaidInSilence => self.open(act).await,
             Stage::OpenAfterwards => Ok(()),
             Stage::PaidBefore(news) => {
                 self.open(act).await?;
@@ -84,7 +104,12 @@ impl Theatre {
     }
 
     async fn open(&self, act: &Act) -> anyhow::Result<()> {
-        let accounts = Script::accounts(&self.platforms);
+        let accounts = match act.stage {
+            Stage::PaidInSilence => vec![lost::account(act.channel)],
+            Stage::OpenFirst | Stage::OpenAfterwards | Stage::PaidBefore(_) | Stage::RequestRefund { .. } => {
+                Script::accounts(&self.platforms)
+            }
+        };
         for order_no in &act.orders {
             self.ledger.open(order_no, Script::price_minor(), &accounts).await?;
         }
@@ -171,7 +196,7 @@ impl Played {
         let orders = u64::try_from(self.act.orders.len()).unwrap_or(u64::MAX);
         let acknowledged = match expect.answer {
             Expected::Acknowledged => line.sent,
-            Expected::Refused => 0,
+            Expected::Refused | Expected::NothingSent => 0,
         };
         let told = if expect.told.is_some() { orders } else { 0 };
         let mut problems = Vec::new();
@@ -207,7 +232,7 @@ impl Act {
         match (self.expect.told, &self.stage) {
             (Some(event), _) => warehouse.told(order_no, event),
             (None, Stage::PaidBefore(_)) => warehouse.told_of(order_no).saturating_sub(1),
-            (None, Stage::OpenFirst | Stage::OpenAfterwards | Stage::RequestRefund { .. }) => {
+            (None, Stage::OpenFirst | Stage::OpenAfterwards | Stage::PaidInSilence | Stage::RequestRefund { .. }) => {
                 warehouse.told_of(order_no)
             }
         }

@@ -11,11 +11,13 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use paidonce_sandbox::Sandbox;
 use paidonce_worker::sign::SigningSecret;
 use tempfile::TempDir;
 
 use crate::config::Secret;
 
+use super::lost;
 use super::platform::{AlipayPlatform, Platforms, Signer, WxpayPlatform, now, random_hex};
 
 const MCHID: &str = "1900000001";
@@ -33,6 +35,8 @@ const PLATFORM_KEYS: &str = "platform-keys";
 /// A scratch ledger on disk, not started.
 pub struct Stage {
     folder: TempDir,
+    /// Both platforms, for questions; the callbacks of the other acts are the demo's own.
+    pub sandbox: Arc<Sandbox>,
     listen: SocketAddr,
     warehouse_secret: String,
     /// The configuration, as `serve --config` reads it.
@@ -59,8 +63,11 @@ impl Stage {
         let folder = tempfile::Builder::new().prefix("paidonce-demo-").tempdir()?;
         let platforms = Arc::new(test_platforms().await?);
         let run = run_word();
+        let listen = free_address()?;
+        let sandbox = lost::start(folder.path(), &format!("http://{listen}")).await?;
         let stage = Self {
-            listen: free_address()?,
+            listen,
+            sandbox: Arc::new(sandbox),
             warehouse_secret: format!("whsec_{}", STANDARD.encode(random_hex(32)?)),
             config_file: folder.path().join("paidonce.toml"),
             platforms,
@@ -148,13 +155,14 @@ scopes = ["service", "operator"]
 secret = "{token}"
 [secrets]
 {SECRET_NAME} = {{ value = "{secret}" }}
-"#,
+{sandbox}"#,
             listen = self.listen,
             url = quoted(database_url.unwrap_or("sqlite")),
             data_dir = quoted(&path(&data_dir)?),
             apiv3_key = self.platforms.wxpay.apiv3_key,
             token = self.token.reveal(),
             secret = self.warehouse_secret,
+            sandbox = self.sandbox.accounts_toml()?,
         ))
     }
 }
