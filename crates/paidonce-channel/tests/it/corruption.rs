@@ -2,6 +2,7 @@
 
 use paidonce_channel::api::Ask;
 use paidonce_channel::{Notice, VerifyError};
+use proptest::strategy::Strategy;
 
 use crate::api_signer::*;
 use crate::signer::*;
@@ -138,6 +139,29 @@ fn any_changed_byte_of_an_alipay_answer_is_an_unknown_outcome() {
                 let word = word(&bent.read(api.as_ref(), &call));
                 assert!(word == "unknown bad_signature" || word == "unknown unsigned", "byte {at}: {word}");
             }
+        }
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_answer_makes_the_reader_panic_or_believe_it(
+        status in 100_u16..600,
+        body in proptest::prelude::prop_oneof![
+            proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
+            "[\\[\\]{}\":,0-9a-z_. ]{0,120}".prop_map(String::into_bytes),
+            r#"\{"(alipay_trade_query_response|error_response)":[{}":,0-9a-z]{0,40},"sign":"[A-Za-z0-9+/=]{0,20}"\}"#
+                .prop_map(String::into_bytes),
+        ],
+    ) {
+        let (wxpay, alipay) = (wxpay_api(&wxpay_api_config()), alipay_api(&alipay_api_config()));
+        let headers = Response::wxpay(200, &wxpay_paid()).headers;
+        let response = Response { status, headers, body, now_seconds: NOW_SECONDS };
+        for (_, call) in wxpay_calls() {
+            proptest::prop_assert!(word(&response.read(wxpay.as_ref(), &call)).starts_with("unknown"));
+        }
+        for (_, _, call) in alipay_calls() {
+            proptest::prop_assert!(word(&response.read(alipay.as_ref(), &call)).starts_with("unknown"));
         }
     }
 }

@@ -89,12 +89,12 @@ fn unsigned(account: &WxpayAccount, call: &ApiCall) -> Result<Unsigned, CallProb
     match &call.ask {
         Ask::Payment { order_no } => {
             let merchant = Merchant::of(account, call)?;
-            let (path, no) = (merchant.transactions(), segment("order_no", order_no.as_str())?);
+            let (path, no) = (merchant.payments_path(), segment("order_no", order_no.as_str())?);
             Ok(Unsigned::get(format!("{path}/out-trade-no/{no}"), &merchant.query()))
         }
         Ask::PaymentByTradeNo { channel_trade_no, .. } => {
             let merchant = Merchant::of(account, call)?;
-            let (path, no) = (merchant.transactions(), segment("channel_trade_no", channel_trade_no.as_str())?);
+            let (path, no) = (merchant.payments_path(), segment("channel_trade_no", channel_trade_no.as_str())?);
             Ok(Unsigned::get(format!("{path}/id/{no}"), &merchant.query()))
         }
         Ask::CombinePayment { combine_out_trade_no } => {
@@ -112,7 +112,7 @@ fn unsigned(account: &WxpayAccount, call: &ApiCall) -> Result<Unsigned, CallProb
         }
         Ask::Close { order_no } => {
             let merchant = Merchant::of(account, call)?;
-            let (path, no) = (merchant.transactions(), segment("order_no", order_no.as_str())?);
+            let (path, no) = (merchant.payments_path(), segment("order_no", order_no.as_str())?);
             let body: Map<String, Value> =
                 merchant.query().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
             Ok(Unsigned::post(format!("{path}/out-trade-no/{no}/close"), &Value::Object(body)))
@@ -177,7 +177,7 @@ impl<'a> Merchant<'a> {
         }
     }
 
-    const fn transactions(&self) -> &'static str {
+    const fn payments_path(&self) -> &'static str {
         match self {
             Self::Direct { .. } => "/v3/pay/transactions",
             Self::Partner { .. } => "/v3/pay/partner/transactions",
