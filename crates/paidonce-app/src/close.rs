@@ -38,7 +38,7 @@ pub struct CloseOrder {
 /// How one way to pay stands after it was asked to close.
 pub(crate) enum Attempt {
     /// Nobody can pay there any more.
-    Closed(Heard<PaymentState>),
+    Closed(Box<Heard<PaymentState>>),
     /// The platform has no such order (yet).
     NotFound,
     /// Money came in; it is recorded.
@@ -139,7 +139,7 @@ impl App {
                 self.take_payment(desk, heard, asked_at).await?;
                 Ok(Attempt::Paid)
             }
-            PaymentState::Closed => Ok(Attempt::Closed(heard)),
+            PaymentState::Closed => Ok(Attempt::Closed(Box::new(heard))),
             PaymentState::Unpaid => Ok(unpaid(&closing)),
             PaymentState::NotFound => match &closing {
                 Heard::Final(word) if word.state != CloseState::MaybePaid => Ok(Attempt::NotFound),
@@ -150,14 +150,14 @@ impl App {
 
     async fn note_closed(&self, order_no: &OrderNo, order: &Order, closed: Closed) -> Result<(), AppError> {
         for (account, said) in closed {
-            self.take_payment(Desk::new(&account, order_no, order), said, self.clock().now()).await?;
+            self.take_payment(Desk::new(&account, order_no, order), *said, self.clock().now()).await?;
         }
         Ok(())
     }
 }
 
 /// Ways to pay that are closed, with the platform's words.
-type Closed = Vec<(AccountRef, Heard<PaymentState>)>;
+type Closed = Vec<(AccountRef, Box<Heard<PaymentState>>)>;
 
 fn still_open(order_no: &OrderNo, account: &AccountRef, why: &str) -> String {
     format!("order {order_no} may still be paid through {account}, so it stays open: {why}")

@@ -128,7 +128,12 @@ fn parameters(route: &Route) -> Vec<Value> {
     for (name, description) in route.query {
         parameters.push(json!({ "name": name, "in": "query", "description": description, "schema": text }));
     }
-    if route.method == Method::POST && ["/v1/orders", "/v1/items"].iter().any(|start| route.path.starts_with(start)) {
+    // A question writes nothing of its own, so that asking again needs no key.
+    let is_question = route.path.ends_with("/query-payment") || route.path.ends_with("/query");
+    if route.method == Method::POST
+        && !is_question
+        && ["/v1/orders", "/v1/items"].iter().any(|start| route.path.starts_with(start))
+    {
         parameters.push(json!({
             "name": "Idempotency-Key", "in": "header", "schema": { "type": "string", "maxLength": 120 },
             "description": "The same key with the same request is done once; with another request it is refused (422).",

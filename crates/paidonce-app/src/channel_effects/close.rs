@@ -26,7 +26,7 @@ impl Try<'_> {
         let desk = Desk::new(account, &self.order_no, &order);
         match self.app.close_attempt(desk).await? {
             Attempt::Closed(said) => {
-                self.app.take_payment(desk, said, self.app.clock().now()).await?;
+                self.app.take_payment(desk, *said, self.app.clock().now()).await?;
                 Ok(EffectStep::Done)
             }
             Attempt::Paid => Ok(EffectStep::Done),

@@ -1,4 +1,4 @@
-//! `paidonce order`: open, look at and close orders of a running ledger.
+//! `paidonce order`: open, look at, ask about, refund and close orders of a running ledger.
 
 use clap::{Args, Subcommand};
 use paidonce_order::money::{Currency, Money};
@@ -15,6 +15,8 @@ Examples:
   paidonce order get A-1001
   paidonce order list --status PENDING
   paidonce order flows A-1001 --json
+  paidonce order query A-1001
+  paidonce order refund A-1001 --refund-no A-1001-R1 --amount 8.88
   paidonce order close A-1001 --reason \"customer cancelled\"";
 
 /// Arguments of `order`.
@@ -39,7 +41,11 @@ pub enum OrderCommand {
     Events(OneArgs),
     /// Its money movements, in booking order.
     Flows(OneArgs),
-    /// Close an unpaid order.
+    /// Ask the platforms how its payment stands, and record what they say.
+    Query(OneArgs),
+    /// Request a refund; the same number and amount again change nothing.
+    Refund(RefundArgs),
+    /// Close an unpaid order, at its platforms first.
     Close(CloseArgs),
 }
 
@@ -107,6 +113,27 @@ pub struct ListArgs {
     remote: Remote,
 }
 
+/// A refund.
+#[derive(Debug, Args)]
+pub struct RefundArgs {
+    /// The merchant's out_trade_no.
+    pub order_no: String,
+    /// Your number for the refund: repeating it is safe. Without one, each request is another refund.
+    #[arg(long)]
+    pub refund_no: Option<String>,
+    /// How much goes back, in the major unit: 8.88.
+    #[arg(long)]
+    pub amount: String,
+    /// ISO 4217.
+    #[arg(long, default_value = "CNY")]
+    pub currency: String,
+    /// For the log.
+    #[arg(long)]
+    pub reason: Option<String>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
 /// A close.
 #[derive(Debug, Args)]
 pub struct CloseArgs {
@@ -162,6 +189,14 @@ const REFUNDS: &[Column] = &[
     Column::Text("channel_trade_no"),
     Column::Text("occurred_at"),
 ];
+const ANSWERS: &[Column] = &[
+    Column::Text("account"),
+    Column::Text("outcome"),
+    Column::Text("platform_state"),
+    Column::Text("decided"),
+    Column::Text("detail"),
+    Column::Text("asked_at"),
+];
 const EVENTS: &[Column] = &[
     Column::Text("sequence"),
     Column::Text("event_type"),
@@ -194,6 +229,8 @@ pub async fn run(args: OrderArgs) -> anyhow::Result<Exit> {
         OrderCommand::List(args) => list(args).await,
         OrderCommand::Events(args) => list_of(&args, "events", EVENTS).await,
         OrderCommand::Flows(args) => list_of(&args, "flows", FLOWS).await,
+        OrderCommand::Query(args) => query(args).await,
+        OrderCommand::Refund(args) => refund(args).await,
         OrderCommand::Close(args) => {
             let path = ["v1", "orders", &args.order_no, "close"];
             let call = Call::post(&path, json!({ "reason": args.reason }));
@@ -217,6 +254,36 @@ async fn open(args: OpenArgs) -> anyhow::Result<Exit> {
     let call = Call { idempotency_key: args.idempotency_key, ..Call::post(&["v1", "orders"], body) };
     let order = Client::try_new(&args.remote)?.send(call).await?;
     show(&args.remote, &order)
+}
+
+/// What each platform said, then the order as it stands now.
+async fn query(args: OneArgs) -> anyhow::Result<Exit> {
+    let path = ["v1", "orders", &args.order_no, "query-payment"];
+    let answer = Client::try_new(&args.remote)?.send(Call::post(&path, json!({}))).await?;
+    if args.remote.json {
+        return print::json(&answer);
+    }
+    let results = answer.get("results").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    say!("{}\n", table::rows(results, ANSWERS))?;
+    show(&args.remote, answer.get("order").unwrap_or(&Value::Null))
+}
+
+async fn refund(args: RefundArgs) -> anyhow::Result<Exit> {
+    let usage = |error: String| Stop::usage(error);
+    let currency = Currency::parse(&args.currency).map_err(|error| usage(error.to_string()))?;
+    let amount = Money::parse_major(&args.amount, currency).map_err(|error| usage(error.to_string()))?;
+    let mut body = json!({ "amount_minor": amount.amount_minor, "currency": currency });
+    if let Value::Object(body) = &mut body {
+        let optional = [("refund_no", args.refund_no), ("reason", args.reason)];
+        body.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), Value::String(value?)))));
+    }
+    let path = ["v1", "orders", &args.order_no, "refunds"];
+    let refund = Client::try_new(&args.remote)?.send(Call::post(&path, body)).await?;
+    if args.remote.json {
+        return print::json(&refund);
+    }
+    say!("{}", table::fields(&refund, REFUNDS))?;
+    Ok(Exit::Ok)
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<Exit> {
