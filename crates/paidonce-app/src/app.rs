@@ -45,6 +45,8 @@ pub struct App {
     secret_names: RwLock<Option<BTreeSet<String>>>,
     committed: watch::Sender<()>,
     channel_client: Option<Arc<dyn ChannelClient>>,
+    /// Automatic refunds are counted and requested one after the other, or a burst would pass the breaker together.
+    pub(crate) automatic_refunds: tokio::sync::Mutex<()>,
 }
 
 impl App {
@@ -61,6 +63,7 @@ impl App {
             secret_names: RwLock::new(None),
             committed: watch::Sender::new(()),
             channel_client: None,
+            automatic_refunds: tokio::sync::Mutex::default(),
         }
     }
 

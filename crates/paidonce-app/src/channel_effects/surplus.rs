@@ -64,6 +64,7 @@ impl Try<'_> {
         if amount.amount_minor == 0 {
             return Ok(EffectStep::Done);
         }
+        let _turn = self.app.automatic_refunds.lock().await;
         if let Some(problem) = self.breaker_is_open(&name, amount).await? {
             let (order_no, account) = (&self.order_no, &name.account);
             tracing::error!(%order_no, %account, %amount, problem, "automatic refunds are stopped: a person must look");
