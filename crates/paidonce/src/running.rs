@@ -79,7 +79,10 @@ impl Running {
         let (stop, stopped) = watch::channel(false);
         let (refreshed, accounts) = watch::channel(config.accounts.refreshed.clone());
         let keys = tokio::spawn(key_refresh::refresh_for_ever(client, accounts, stopped.clone()));
-        let relays = tokio::spawn(relays.run(stopped));
+        let relays = match calls_run() {
+            CallsRun::InBackground => tokio::spawn(relays.run(stopped)),
+            CallsRun::ByHand => tokio::spawn(relays.deliveries.run(stopped)),
+        };
         Ok(Self { store, app, server, secrets, relays, keys, refreshed, stop })
     }
 
@@ -214,6 +217,24 @@ fn relay_settings(effects: &EffectsConfig) -> RelaySettings {
         keep_done: Duration::from_secs(u64::from(effects.keep_days).saturating_mul(24 * 3600)),
         ..RelaySettings::default()
     }
+}
+
+/// Who carries out the calls to the platforms.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CallsRun {
+    /// The relay, when they fall due.
+    InBackground,
+    /// Only `POST /testing/relay`, so that a test decides the order of things.
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only a test build may be told so"))]
+    ByHand,
+}
+
+fn calls_run() -> CallsRun {
+    #[cfg(feature = "testing")]
+    if std::env::var("PAIDONCE_TESTING_CHANNEL_RELAY").is_ok_and(|how| how == "by_hand") {
+        return CallsRun::ByHand;
+    }
+    CallsRun::InBackground
 }
 
 #[cfg_attr(not(feature = "testing"), expect(unused_variables, reason = "test builds reach in"))]
