@@ -3,6 +3,7 @@
 //! `PAIDONCE_CASES=DIR` plays another folder of scripts instead and prints each case as one line of JSON;
 //! `PAIDONCE_CASE=ID[,ID]` plays only these. Neither compares anything that has no `expect` beside it.
 
+mod asking;
 mod given;
 mod judge;
 mod load;

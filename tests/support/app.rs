@@ -15,7 +15,8 @@ use crate::accuse::{self, Tolerate};
 use crate::config::{Asking, Config, OPERATOR_TOKEN, SERVICE_TOKEN};
 use crate::database::{Database, Engine};
 use crate::keys::key;
-use crate::platform_stub::PlatformStub;
+use crate::platform_stub::asked::Api;
+use crate::platform_stub::{Call, PlatformStub};
 use crate::process::Server;
 use crate::signer;
 use crate::warehouse::Warehouse;
@@ -23,6 +24,9 @@ use crate::wire::{self, Answer, Reply, Request};
 
 /// Rounds of the relay in [`TestApp::settle`]: more than any lane of these tests is long.
 const RELAY_ROUNDS_MAX: u32 = 500;
+
+/// Stops of [`TestApp::walk_to`]: more than any schedule has within the time that a test lets pass.
+const WALK_STEPS_MAX: u32 = 2_000;
 
 /// Longest wait for deliveries under way.
 const SETTLE_WAIT: std::time::Duration = std::time::Duration::from_secs(15);
@@ -80,6 +84,13 @@ impl Builder {
     #[must_use]
     pub fn asking(self) -> Self {
         self.config(|config| config.asking = Asking::Yes)
+    }
+
+    /// The same, and calls that the ledger makes by itself happen only when the test drives the relay or lets time pass.
+    #[must_use]
+    pub fn asking_by_hand(mut self) -> Self {
+        self.env.push(("PAIDONCE_TESTING_CHANNEL_RELAY".to_owned(), Some("by_hand".to_owned())));
+        self.asking()
     }
 
     /// Environment of the servers.
@@ -213,7 +224,14 @@ impl TestApp {
         let offset = self.offset.lock().expect("the offset").whole_microseconds().to_string();
         let mut env = self.env.clone();
         env.push(("PAIDONCE_TESTING_CLOCK_OFFSET_MICROS".to_owned(), Some(offset)));
-        Server::start(&self.dir.path().join("paidonce.toml"), log, &env).await
+        let is_fetch = |call: &&Call| call.asked.api == Api::WechatCertificates;
+        let fetches = self.platforms.calls_of(Api::WechatCertificates).len() + self.config.fetches_at_start();
+        let server = Server::start(&self.dir.path().join("paidonce.toml"), log, &env).await?;
+        if self.config.fetches_at_start() > 0 {
+            // A test prepares answers for what it does itself, not for what every start does.
+            self.platforms.wait_for_calls(|calls| calls.iter().filter(is_fetch).count() >= fetches).await;
+        }
+        Ok(server)
     }
 
     // Clock, faults, relay: the doors of the test build.
@@ -237,6 +255,41 @@ impl TestApp {
     /// Moves the clock of every server forward.
     pub async fn advance(&self, seconds: i64) {
         self.set_clock(self.now() + Duration::seconds(seconds)).await;
+    }
+
+    /// Lets time pass until `to`: the clock stops at every due time of a call to a platform, and the call is made then.
+    pub async fn walk_to(&self, to: OffsetDateTime) {
+        for _ in 0..WALK_STEPS_MAX {
+            drop(self.try_relay(0).await);
+            let now = self.now();
+            let due = self.next_call_due().filter(|due| *due <= to);
+            match due {
+                // What is due now and was not done is held by somebody else's lease: time has to pass.
+                Some(due) => self.set_clock(due.max(now + Duration::seconds(1)).min(to.max(now))).await,
+                None => return self.set_clock(to.max(now)).await,
+            }
+            if now >= to {
+                return;
+            }
+        }
+        panic!("calls are due again and again, {WALK_STEPS_MAX} times until {to}");
+    }
+
+    /// Lets this many seconds pass, see [`Self::walk_to`].
+    pub async fn walk(&self, seconds: i64) {
+        self.walk_to(self.now() + Duration::seconds(seconds)).await;
+    }
+
+    /// When the next call to a platform is due.
+    #[must_use]
+    pub fn next_call_due(&self) -> Option<OffsetDateTime> {
+        self.database.next_call_due().map(from_micros)
+    }
+
+    /// Whether a call to a platform is due now.
+    #[must_use]
+    pub fn call_is_due(&self) -> bool {
+        self.next_call_due().is_some_and(|due| due <= self.now())
     }
 
     async fn send_clock(&self, server: usize) {
@@ -265,8 +318,13 @@ impl TestApp {
 
     /// Runs the relay of one server until nothing is due; what it did, or why there was no answer.
     pub async fn try_relay(&self, server: usize) -> Reply {
-        let body = json!({ "rounds": RELAY_ROUNDS_MAX }).to_string();
-        wire::send(self.addr_of(server), &json_request("POST", "/testing/relay", &body)).await
+        wire::send(self.addr_of(server), &Self::relay_request()).await
+    }
+
+    /// What [`Self::try_relay`] sends.
+    #[must_use]
+    pub fn relay_request() -> Request {
+        json_request("POST", "/testing/relay", &json!({ "rounds": RELAY_ROUNDS_MAX }).to_string())
     }
 
     /// Runs the relay of the first server until nothing is due.
@@ -422,6 +480,10 @@ impl Drop for TestApp {
 
 fn micros(offset: Duration) -> i64 {
     i64::try_from(offset.whole_microseconds()).expect("an offset of this era")
+}
+
+fn from_micros(micros: i64) -> OffsetDateTime {
+    OffsetDateTime::UNIX_EPOCH + Duration::microseconds(micros)
 }
 
 /// A request with a JSON body.

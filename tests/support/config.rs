@@ -33,6 +33,8 @@ pub struct Config {
     pub writers: u32,
     /// `[database] queue_jobs_max`.
     pub queue_jobs_max: u32,
+    /// `[[wxpay]]`, `[[alipay]]` and `[sandbox]` as a sandbox wrote them, in place of the accounts above.
+    pub sandbox_accounts: Option<String>,
     /// Whether the accounts have what it takes to ask the platforms (played by [`PlatformStub`]).
     pub asking: Asking,
     /// `[channel_calls]`, written only when the accounts can ask.
@@ -129,6 +131,7 @@ impl Default for Config {
             request_timeout_seconds: 10,
             writers: 2,
             queue_jobs_max: 8192,
+            sandbox_accounts: None,
             asking: Asking::No,
             channel_calls: ChannelCalls {
                 request_timeout_seconds: 3,
@@ -143,6 +146,14 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Certificate lists that a server fetches when it starts: one for each account that can ask and has a certificate.
+    #[must_use]
+    pub fn fetches_at_start(&self) -> usize {
+        let asks = self.asking == Asking::Yes && self.sandbox_accounts.is_none();
+        let has_certificate = |account: &&WxAccount| account.keys.iter().any(|key| key.certificate_pem.is_some());
+        if asks { self.wxpay.iter().filter(has_certificate).count() } else { 0 }
+    }
+
     /// Writes `paidonce.toml` and the key files into `dir`; the path of the file.
     #[must_use]
     pub fn write(&self, dir: &Path, database: &Database, warehouse_url: &str, platforms: &PlatformStub) -> PathBuf {
@@ -156,8 +167,13 @@ impl Config {
             self.queue_jobs_max
         );
         let platforms = (self.asking == Asking::Yes).then_some(platforms);
-        self.wxpay.iter().for_each(|account| write_wxpay(&mut toml, dir, account, platforms));
-        self.alipay.iter().for_each(|account| write_alipay(&mut toml, dir, account, platforms));
+        match &self.sandbox_accounts {
+            Some(written) => toml.push_str(written),
+            None => {
+                self.wxpay.iter().for_each(|account| write_wxpay(&mut toml, dir, account, platforms));
+                self.alipay.iter().for_each(|account| write_alipay(&mut toml, dir, account, platforms));
+            }
+        }
         if self.asking == Asking::Yes {
             let calls = &self.channel_calls;
             let _ = write!(

@@ -89,6 +89,19 @@ impl Database {
         }
     }
 
+    /// When the next call to a platform is due (unix microseconds), of all that wait or are under way.
+    #[must_use]
+    pub fn next_call_due(&self) -> Option<i64> {
+        let micros = match self {
+            Self::Sqlite(_) => "min(due_at)",
+            Self::Postgres(_) => "CAST(min(extract(epoch FROM due_at)) * 1000000 AS bigint)",
+        };
+        let sql = format!(
+            "SELECT coalesce({micros}, 0) FROM t_effect WHERE kind <> 'deliver' AND state IN ('pending', 'leased')"
+        );
+        Some(self.count(&sql)).filter(|due| *due > 0)
+    }
+
     /// Whether somebody holds the write lock of the embedded database right now.
     #[must_use]
     pub fn is_write_locked(&self) -> bool {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`keys`], [`signer`] | WeChat Pay and Alipay, with code that shares nothing with `paidonce-channel` |
 //! | [`platform_stub`] | the platforms' APIs: answers as prepared, checks and records every request |
+//! | [`forward`] | an address that outlives the server behind it |
 //! | [`wire`] | an HTTP client that can also misbehave |
 //! | [`warehouse`] | the subscriber that gets business effects |
 //! | [`database`] | the ledger's database, read by SQL |
@@ -24,6 +25,7 @@ pub mod app;
 pub mod chain;
 pub mod config;
 pub mod database;
+pub mod forward;
 pub mod keys;
 pub mod ledger;
 pub mod platform_stub;

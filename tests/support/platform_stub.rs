@@ -38,6 +38,8 @@ const WAIT: Duration = Duration::from_secs(20);
 pub struct Call {
     /// The request.
     pub asked: Asked,
+    /// The order that it is about, also when it names another number of it.
+    pub order_no: String,
     /// Why its signature (or its form) is not what the platform accepts; `None`: it is right.
     pub problem: Option<String>,
     /// The answer in a few words, for example `200 SUCCESS`.
@@ -183,6 +185,12 @@ impl PlatformStub {
         state.always = None;
     }
 
+    /// Prepared answers that nobody has asked for yet.
+    #[must_use]
+    pub fn answers_left(&self) -> usize {
+        self.lock().prepared.values().map(|plan| plan.next.len()).sum()
+    }
+
     /// Every call so far.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
@@ -198,7 +206,7 @@ impl PlatformStub {
     /// Calls of one API about one order, refund or share.
     #[must_use]
     pub fn calls_about(&self, api: Api, number: &str) -> Vec<Call> {
-        self.calls_of(api).into_iter().filter(|call| call.asked.is_about(number)).collect()
+        self.calls_of(api).into_iter().filter(|call| call.is_about(number)).collect()
     }
 
     /// What is wrong with requests that it got: a signature that does not verify, a header that is missing.
@@ -229,6 +237,14 @@ impl PlatformStub {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.shared.state.lock().expect("the platforms' state")
+    }
+}
+
+impl Call {
+    /// Whether it names this number, or another one of this order.
+    #[must_use]
+    pub fn is_about(&self, number: &str) -> bool {
+        self.asked.is_about(number) || self.order_no == number
     }
 }
 
@@ -289,7 +305,8 @@ impl Shared {
             api: asked.api,
         };
         let answered = prepared.in_words();
-        state.calls.push(Call { asked, problem, answered, at: now.unix_timestamp() });
+        let order_no = state.world.named_order(&asked);
+        state.calls.push(Call { asked, order_no, problem, answered, at: now.unix_timestamp() });
         (prepared, signer)
     }
 }

@@ -11,7 +11,7 @@
 //! | outbox tasks | paid orders whose deliveries wait because the subscriber is paused |
 
 use paidonce_tests::app::{TestApp, shop_request};
-use paidonce_tests::config::{Config, WxAccount};
+use paidonce_tests::config::{Asking, Config, WxAccount};
 use paidonce_tests::keys;
 use paidonce_tests::signer;
 use serde_json::{Value, json};
@@ -45,6 +45,8 @@ pub struct Given {
     pub orders: Vec<GivenOrder>,
     /// Refunds that wait for their order to be paid.
     pub refunds: Vec<GivenRefund>,
+    /// Profit shares that the merchant has started.
+    pub shares: Vec<Value>,
     /// Tasks of the outbox.
     pub outbox: usize,
     /// What can't be played.
@@ -96,9 +98,9 @@ impl Given {
             read.add_refund(&refund);
         }
         if given["profit_sharing"].is_array() {
-            read.notes
-                .push("sharing orders are not registered here: their notices are booked when they come".to_owned());
+            read.notes.push("sharing orders are followed from the step that asks for them".to_owned());
         }
+        read.shares = list(&given["profit_sharing"]);
         read.outbox = given["outbox"].as_array().map_or(0, Vec::len);
         read
     }
@@ -152,6 +154,9 @@ impl Given {
     /// Changes the configuration to what is given.
     pub fn configure(script: &Script, config: &mut Config) {
         let given = &script.given;
+        config.asking = Asking::Yes;
+        // Every query step of a script means a call.
+        config.channel_calls.fresh_seconds = 0;
         let first = &mut config.wxpay[0];
         let loaded: Vec<_> =
             list(&given["keys_loaded"]).iter().filter_map(|name| keys::find_key(name.as_str()?)).collect();
@@ -311,9 +316,12 @@ impl GivenOrder {
 
     async fn pay(&self, app: &TestApp, now: OffsetDateTime) -> Result<(), String> {
         app.set_clock(now).await;
+        let number = if self.provider == "alipay" { "trade_no" } else { "transaction_id" };
+        let default = if self.provider == "alipay" { ALIPAY_TRADE_NO } else { WECHAT_TRADE_NO };
+        let trade_no = self.raw[number].as_str().unwrap_or(default);
+        app.platforms.world(|world| world.pay(&self.order_no, trade_no, self.amount));
         let paid_at = (now - Duration::minutes(10)).to_offset(UtcOffset::from_hms(8, 0, 0).expect("+08:00"));
         let request = if self.provider == "alipay" {
-            let trade_no = self.raw["trade_no"].as_str().unwrap_or(ALIPAY_TRADE_NO);
             let mut params = signer::alipay_payment(&self.order_no, trade_no, &yuan(self.amount));
             for (name, value) in &mut params {
                 if name == "gmt_payment" {
@@ -322,7 +330,6 @@ impl GivenOrder {
             }
             app.alipay_signed(&params)
         } else {
-            let trade_no = self.raw["transaction_id"].as_str().unwrap_or(WECHAT_TRADE_NO);
             let mut resource = signer::wx_payment(&self.order_no, trade_no, self.amount);
             resource["success_time"] = json!(format!("{}+08:00", &paid_at.format(&Rfc3339).expect("a time")[..19]));
             if let Some(payer_total) = self.raw["payer_total"].as_i64() {

@@ -4,18 +4,20 @@
 //! |---|---|
 //! | `title`, `source`, `why` | the report and the right behaviour in a sentence, for people |
 //! | `answers` | one entry for each top-level step: a text for all of its answers, or a list, one for each |
-//! | `orders` | order number to `{status, paid, refunded, surplus}` (fen), all orders |
+//! | `orders` | order number to `{status, paid, refunded, surplus}` (fen), all orders; with `count`, `{i}` stands for 1, 2, .. |
 //! | `events` | count by type, all types |
 //! | `flows` | count by trade type, all types |
 //! | `idempotent` | rows of `t_idempotent` |
 //! | `items` | open items by kind, all kinds |
 //! | `effects` | deliveries by state, all states |
 //! | `delivered` | different events that the warehouse took, by type |
+//! | `calls` | optional: calls to the platforms by API, those that are counted |
+//! | `refund_numbers` | optional: different numbers (with their amounts) in all refund calls |
 //! | `facts` | optional: members of stored events (`order`, `event`, JSON pointer `member`, `value`) |
 //!
 //! An answer is `verdict`, `verdict status`, or either with `<milliseconds` behind; `a | b` allows both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -34,13 +36,39 @@ pub fn differences(report: &Report, expected: &Value) -> Vec<String> {
         found.extend(answer_differences(number + 1, answers, wanted));
     }
     let actual = summary(&report.ledger);
+    let expected = &with_copies(expected);
     for member in ["orders", "events", "flows", "idempotent", "items", "effects", "delivered"] {
         if actual[member] != expected[member] {
             found.push(format!("{member}: {} (expected {})", actual[member], expected[member]));
         }
     }
+    let calls = &report.ledger["platform_calls"];
+    for (api, count) in expected["calls"].as_object().into_iter().flatten() {
+        if &actual["calls"][api] != count {
+            found.push(format!("{} calls of {api} (expected {count}), of {calls}", actual["calls"][api]));
+        }
+    }
+    if expected["refund_numbers"].is_u64() && actual["refund_numbers"] != expected["refund_numbers"] {
+        found.push(format!("{} different refunds were called for, of {calls}", actual["refund_numbers"]));
+    }
     found.extend(list(&expected["facts"]).iter().filter_map(|fact| fact_difference(&report.ledger, fact)));
     found
+}
+
+/// An order number with `{i}` and a `count` stands for that many orders.
+fn with_copies(expected: &Value) -> Value {
+    let mut orders = Map::new();
+    for (order_no, figures) in expected["orders"].as_object().into_iter().flatten() {
+        let mut figures = figures.clone();
+        let count =
+            figures.as_object_mut().and_then(|members| members.remove("count")).and_then(|count| count.as_u64());
+        for number in 1..=count.unwrap_or(1) {
+            orders.insert(order_no.replace("{i}", &number.to_string()), figures.clone());
+        }
+    }
+    let mut expected = expected.clone();
+    expected["orders"] = Value::Object(orders);
+    expected
 }
 
 fn fact_difference(ledger: &Value, fact: &Value) -> Option<String> {
@@ -74,7 +102,16 @@ pub fn summary(ledger: &Value) -> Value {
         "items": counts(list(&ledger["items"]).iter().filter(open), "kind"),
         "effects": counts(list(&ledger["effects"]).iter().filter(deliveries), "state"),
         "delivered": ledger["delivered"],
+        "calls": counts(list(&ledger["platform_calls"]).iter(), "api"),
+        "refund_numbers": refund_numbers(ledger),
     })
+}
+
+/// A refund call that is repeated must carry the same number and amount.
+fn refund_numbers(ledger: &Value) -> usize {
+    let calls = list(&ledger["platform_calls"]);
+    let refunds = calls.iter().filter(|call| matches!(text(call, "api"), "WechatRefund" | "AlipayRefund"));
+    refunds.map(|call| format!("{} {}", call["about"], call["amount"])).collect::<BTreeSet<_>>().len()
 }
 
 fn counts<'a>(rows: impl Iterator<Item = &'a Value>, column: &str) -> Value {

@@ -11,6 +11,8 @@ use paidonce_tests::app::{TestApp, shop_request};
 use paidonce_tests::config::OPERATOR_TOKEN;
 use paidonce_tests::database::{Database, Engine};
 use paidonce_tests::keys;
+use paidonce_tests::platform_stub::Then;
+use paidonce_tests::platform_stub::asked::Api;
 use paidonce_tests::postgres;
 use paidonce_tests::warehouse::Plan;
 use paidonce_tests::wire::{self, Request};
@@ -19,6 +21,7 @@ use time::OffsetDateTime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::asking;
 use super::given::{Given, GivenRefund, Paused, pause_warehouse, yuan};
 use super::load;
 use super::platform::{Platform, named_apiv3_key};
@@ -31,6 +34,10 @@ use super::swarm::Swarm;
 const SETTLE_WAIT: Duration = Duration::from_secs(30);
 /// A commit of `tx_append` is held this long; the scripts name no time.
 const COMMIT_HELD: Duration = Duration::from_secs(3);
+/// Longest wait for a call that a script counts on.
+const CALL_WAIT: Duration = Duration::from_secs(20);
+/// Prepared answers that nobody asked for are waited for this long at the end, by the ledger's clock.
+const LAST_CALLS_SECONDS: i64 = 2 * 3600;
 /// Passes of a fault that has no `times`.
 const ALWAYS: u32 = 1_000_000;
 
@@ -61,6 +68,8 @@ struct Player {
     feed_cursor: Option<String>,
     feed_events: Vec<String>,
     swarm_is_there: watch::Sender<bool>,
+    last_stubbed: Option<Api>,
+    database_is_broken: bool,
 }
 
 /// The runs that `given` asks for: one, or one for each time zone.
@@ -99,9 +108,12 @@ pub async fn play(script: &Script, engine: Engine, variant: Variant) -> Report {
     if wanted > 1 && engine == Engine::Sqlite {
         notes.push("the embedded database has one server: every instance is the same one".to_owned());
     }
+    let mut env = variant.env.clone();
+    // Calls to the platforms happen where the script stands, not whenever the background gets to them.
+    env.push(("PAIDONCE_TESTING_CHANNEL_RELAY".to_owned(), Some("by_hand".to_owned())));
     let app = TestApp::builder(engine)
         .instances(if engine == Engine::Sqlite { 1 } else { wanted })
-        .env(variant.env.clone())
+        .env(env)
         .now(now)
         .config(|config| Given::configure(script, config))
         .start()
@@ -117,9 +129,23 @@ pub async fn play(script: &Script, engine: Engine, variant: Variant) -> Report {
         feed_cursor: None,
         feed_events: Vec::new(),
         swarm_is_there: watch::Sender::new(false),
+        last_stubbed: None,
+        database_is_broken: false,
         given,
         app,
     };
+    let loaded: Vec<_> =
+        list(&script.given["keys_loaded"]).iter().filter_map(|name| keys::find_key(name.as_str()?)).collect();
+    player.app.platforms.merchant("1900000001", |merchant| {
+        merchant.platform_key = player.platform.wechat_key;
+        if !loaded.is_empty() {
+            merchant.certificates = loaded;
+        }
+        if let Some(name) = list(&script.given["apiv3_keys"]).first().and_then(|name| name.as_str().map(str::to_owned))
+        {
+            merchant.apiv3_key = named_apiv3_key(&name);
+        }
+    });
     let failed = player.given.reach(&player.app, now).await;
     player.reasons.extend(failed);
     let mut answers = Vec::new();
@@ -127,6 +153,7 @@ pub async fn play(script: &Script, engine: Engine, variant: Variant) -> Report {
         player.request_waiting_refunds(answers.len()).await;
         let answered = player.top_step(step, script).await;
         answers.push(answered);
+        player.make_due_calls(text(step, "do")).await;
     }
     player.request_waiting_refunds(answers.len()).await;
     player.end(script, variant, answers).await
@@ -176,14 +203,18 @@ impl Player {
                 return self.inner_step(&step["step"], 0).await;
             }
             "create_order_slow" => return vec![self.create_order_slow(step).await],
+            "restart_service" if step["after_call"].is_u64() => return vec![self.restart_after_call(step).await],
             "restart_service" | "kill_after_ack" => return vec![self.restart(step).await],
+            "stub_provider" => return vec![self.stub_provider(step)],
+            "query_profit_sharing" => return vec![self.query_share(step).await],
+            "run_job" => return vec![self.run_job(step, script).await],
             "configure" => return vec![self.configure(step).await],
             "break_db" => return vec![self.break_db(step).await],
             "repair_db" => self.repair_db().await,
             "stub_downstream" => return vec![self.stub_downstream(step)],
             "run_outbox" => return vec![self.run_outbox(step, script).await],
             "run_projector" => return vec![self.run_projector(step).await],
-            "wait_quiescent" => self.quiesce(seconds.map_or(SETTLE_WAIT, Duration::from_secs)).await,
+            "wait_quiescent" => self.wait_quiescent(seconds).await,
             "tx_begin" => {}
             "tx_append" => return vec![self.tx_append(step).await],
             "tx_commit" => return self.join_background(text(step, "name")).await.into_iter().collect(),
@@ -212,6 +243,7 @@ impl Player {
                 "parallel_pairs" => self.parallel_pairs(step).await,
                 "repeat_unique" => self.repeat_unique(step, server).await,
                 "slow_senders" => vec![self.slow_senders(step, server).await],
+                kind if asking::result_api(kind).is_some() => vec![self.query_result(step, server).await],
                 other => vec![StepAnswer::not_run(other, not_in_this_release(other))],
             }
         })
@@ -280,6 +312,26 @@ impl Player {
         }
         let reply = wire::send(self.address(server), &request).await;
         StepAnswer::of("command", reply, api_accepted, ["ok", "rejected"])
+    }
+
+    /// The platform has an answer ready, and the ledger is made to ask.
+    async fn query_result(&self, step: &Value, server: usize) -> StepAnswer {
+        let kind = text(step, "do");
+        let Some(api) = asking::result_api(kind) else { return StepAnswer::not_run(kind, "not a result") };
+        let prepared = asking::answer(api, step, &self.folder);
+        let about = asking::about(api, step, &self.given, &self.app);
+        let (prepared, about) = match (prepared, about) {
+            (Ok(prepared), Ok(about)) => (prepared, about),
+            (Err(reason), _) | (_, Err(reason)) => return StepAnswer::not_run(kind, reason),
+        };
+        let before = self.app.platforms.calls_about(api, &about.number).len();
+        self.app.platforms.prepare_for(api, &about.number, [prepared], Then::World);
+        let reply = wire::send(self.address(server), &about.request).await;
+        let answer = StepAnswer::of(kind, reply, api_accepted, ["ok", "rejected"]);
+        if self.app.platforms.calls_about(api, &about.number).len() == before {
+            return StepAnswer { body: format!("the ledger did not ask: {}", answer.body), ..answer };
+        }
+        answer
     }
 
     /// Events of a stream: payments with numbers of their own, all at once, over all servers.
@@ -398,10 +450,12 @@ impl Player {
             }
             (other, _) => return StepAnswer::not_run("break_db", format!("the mode {other:?}")),
         }
+        self.database_is_broken = true;
         StepAnswer::done("break_db")
     }
 
     async fn repair_db(&mut self) {
+        self.database_is_broken = false;
         match &self.app.database {
             Database::Sqlite(_) => self.app.clear_faults(0).await,
             Database::Postgres(url) => {
@@ -453,11 +507,132 @@ impl Player {
     async fn advance_clock(&mut self, step: &Value) -> StepAnswer {
         self.quiesce(SETTLE_WAIT).await;
         match (step["seconds"].as_i64(), instant(&step["to"])) {
-            (Some(seconds), _) => self.app.advance(seconds).await,
+            (Some(seconds), _) => self.app.walk(seconds).await,
+            (None, Some(to)) if to > self.app.now() => self.app.walk_to(to).await,
             (None, Some(to)) => self.app.set_clock(to).await,
             (None, None) => return StepAnswer::not_run("advance_clock", "neither seconds nor to"),
         }
         StepAnswer::done("advance_clock")
+    }
+
+    /// Calls that are due are made before the next step: in real time nothing else would happen first.
+    async fn make_due_calls(&mut self, kind: &str) {
+        let prepares = matches!(
+            kind,
+            "stub_provider"
+                | "stub_downstream"
+                | "inject"
+                | "break_db"
+                | "tx_begin"
+                | "tx_append"
+                | "create_order_slow"
+        );
+        if !prepares && !self.database_is_broken && !self.app.server_mut(0).has_ended() && self.app.call_is_due() {
+            drop(self.app.try_relay(0).await);
+        }
+    }
+
+    fn stub_provider(&mut self, step: &Value) -> StepAnswer {
+        match asking::prepare(&self.app, step, &self.folder) {
+            Ok(api) => {
+                self.last_stubbed = Some(api);
+                StepAnswer::done("stub_provider")
+            }
+            Err(reason) => StepAnswer::not_run("stub_provider", reason),
+        }
+    }
+
+    async fn restart_after_call(&mut self, step: &Value) -> StepAnswer {
+        let api = step["api"].as_str().map_or(self.last_stubbed, asking::api_named);
+        let (Some(api), Some(wanted)) = (api, step["after_call"].as_u64()) else {
+            return StepAnswer::not_run("restart_service", "after_call of an API that is not known");
+        };
+        let (server, request) = (self.address(0), TestApp::relay_request());
+        let calls = tokio::spawn(async move { wire::send(server, &request).await });
+        let deadline = Instant::now() + CALL_WAIT;
+        while (self.app.platforms.calls_of(api).len() as u64) < wanted {
+            if Instant::now() > deadline {
+                return StepAnswer::not_run(
+                    "restart_service",
+                    format!("call {wanted} was not made within {CALL_WAIT:?}"),
+                );
+            }
+            if calls.is_finished() && !self.walk_to_next_call().await {
+                return StepAnswer::not_run("restart_service", format!("call {wanted} is never due"));
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let answer = self.restart(step).await;
+        drop(calls.await);
+        answer
+    }
+
+    /// Time passes until the next call, which is made; `false`: none is to come.
+    async fn walk_to_next_call(&self) -> bool {
+        let Some(due) = self.app.next_call_due() else { return false };
+        // What is due and was not done waits for somebody else's lease: a second passes all the same.
+        self.app.walk_to(due.max(self.app.now() + time::Duration::seconds(1))).await;
+        true
+    }
+
+    /// Background work with its pauses, as far as it is due within that time. The clock stops at the last call.
+    async fn wait_quiescent(&mut self, seconds: Option<u64>) {
+        self.quiesce(SETTLE_WAIT).await;
+        let end = self.app.now() + time::Duration::seconds(seconds.and_then(|s| i64::try_from(s).ok()).unwrap_or(0));
+        while self.app.now() < end && self.app.next_call_due().is_some_and(|due| due <= end) {
+            self.walk_to_next_call().await;
+            self.quiesce(SETTLE_WAIT).await;
+        }
+    }
+
+    async fn run_job(&mut self, step: &Value, script: &Script) -> StepAnswer {
+        let name = text(step, "name");
+        let named = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        let times = step["times"].as_u64().unwrap_or(1);
+        if named(&["bill", "reconcile", "statement"]) {
+            return StepAnswer::not_run("run_job", "bills are not in this release");
+        }
+        if named(&["outbox", "deliver"]) {
+            return self.run_outbox(step, script).await;
+        }
+        if named(&["cert", "key"]) {
+            return StepAnswer::not_run(
+                "run_job",
+                format!("the job {name:?} has no hour here: keys are asked for when needed"),
+            );
+        }
+        if named(&["close", "expire"]) {
+            // Its calls are due when the order's time is over, not before.
+            drop(self.app.try_relay(0).await);
+            return StepAnswer::done("run_job");
+        }
+        if !named(&["poll", "query", "sync", "pending", "refund", "surplus", "shar", "retry"]) {
+            return StepAnswer::not_run("run_job", format!("the job {name:?}"));
+        }
+        for _ in 0..times {
+            if !self.walk_to_next_call().await {
+                return StepAnswer::words("run_job", "done", "nothing to ask for");
+            }
+        }
+        StepAnswer::done("run_job")
+    }
+
+    /// Follows the share, or asks again when it is followed already.
+    async fn query_share(&mut self, step: &Value) -> StepAnswer {
+        let kind = "query_profit_sharing";
+        let Some(order_no) = asking::shared_order(step, &self.given) else {
+            return StepAnswer::not_run(kind, "no order of the profit share");
+        };
+        let body = json!({ "out_order_no": step["out_order_no"] });
+        let request = shop_request(&format!("/v1/orders/{order_no}/profit-shares"), &body);
+        let reply = wire::send(self.address(0), &request).await;
+        let again = reply.as_ref().is_ok_and(|answer| answer.status == 200);
+        let answer = StepAnswer::of(kind, reply, api_accepted, ["ok", "rejected"]);
+        if again {
+            self.walk_to_next_call().await;
+        }
+        drop(self.app.try_relay(0).await);
+        answer
     }
 
     async fn create_order_slow(&mut self, step: &Value) -> StepAnswer {
@@ -624,6 +799,7 @@ impl Player {
         }
         self.app.warehouse.answer_at_once();
         self.quiesce(SETTLE_WAIT).await;
+        self.make_last_calls().await;
         if !self.feed_events.is_empty() {
             self.check_feed().await;
         }
@@ -649,6 +825,20 @@ impl Player {
         };
         self.app.abandon();
         report
+    }
+
+    /// A script that prepared more answers than were asked for means calls that come later.
+    async fn make_last_calls(&mut self) {
+        let end = self.app.now() + time::Duration::seconds(LAST_CALLS_SECONDS);
+        let started = self.app.platforms.calls().len();
+        let left = || self.app.platforms.answers_left() > 0 && self.app.now() < end;
+        while left() && self.app.next_call_due().is_some_and(|due| due <= end) {
+            self.walk_to_next_call().await;
+        }
+        if self.app.platforms.calls().len() > started {
+            self.quiesce(SETTLE_WAIT).await;
+            self.notes.push("the clock was moved on while answers of the platform were left".to_owned());
+        }
     }
 
     /// A reader of the feed must have seen every event, each once.
@@ -697,13 +887,7 @@ fn not_in_this_release(kind: &str) -> String {
     match kind {
         "stripe_event" => "Stripe is not in this release".to_owned(),
         "import_bill" => "bills are not in this release".to_owned(),
-        "wechat_query_result"
-        | "wechat_refund_query_result"
-        | "alipay_trade_query_result"
-        | "alipay_refund_query_result"
-        | "query_profit_sharing"
-        | "stub_provider"
-        | "run_job" => "asking the platform is not in this release".to_owned(),
+        "query_profit_sharing" | "stub_provider" | "run_job" => format!("{kind} inside of another step"),
         other => format!("the step {other:?} is not known"),
     }
 }

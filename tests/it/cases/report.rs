@@ -127,6 +127,9 @@ pub fn api_accepted(status: u16, _body: &[u8]) -> bool {
 /// The tables at the end, by SQL.
 pub fn ledger(app: &TestApp) -> Value {
     let unsettled = Tolerate { unsettled_deliveries: i64::MAX };
+    let mut accusations = accuse::accusations(&app.database, &app.warehouse, &unsettled);
+    // The clock jumps to what is given; a request on its way then is from another time.
+    accusations.extend(app.platforms.problems().into_iter().filter(|problem| !problem.contains(": timestamp ")));
     json!({
         "orders": rows(app, &["order_no", "status", "amount_minor", "currency", "paid_minor", "refunded_minor",
             "surplus_minor", "version", "channel", "account", "channel_trade_no"], "t_order ORDER BY order_no"),
@@ -143,7 +146,12 @@ pub fn ledger(app: &TestApp) -> Value {
             "signature_ok": delivery.signature_ok
         })).collect::<Vec<_>>(),
         "delivered": app.warehouse.accepted_events(),
-        "accusations": accuse::accusations(&app.database, &app.warehouse, &unsettled),
+        "platform_calls": app.platforms.calls().iter().map(|call| json!({
+            "api": format!("{:?}", call.asked.api), "about": call.asked.numbers().next(),
+            "amount": call.asked.members.get("amount").or_else(|| call.asked.members.get("refund_amount")),
+            "answered": call.answered, "at": call.at, "problem": call.problem
+        })).collect::<Vec<_>>(),
+        "accusations": accusations,
     })
 }
 

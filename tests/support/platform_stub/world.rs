@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    fn named_order(&self, asked: &Asked) -> String {
+    pub(super) fn named_order(&self, asked: &Asked) -> String {
         let named = asked.text("out_trade_no");
         if !named.is_empty() {
             return named.to_owned();
