@@ -62,3 +62,11 @@ config-check *ARGS:
 # Orders, items, effects, subscribers, import and copy by hand: `just cli items list`.
 cli *ARGS:
     cargo run --release -- {{ARGS}}
+
+# A thousand orders, each with a callback storm and a query storm at once (a normal test run plays fewer).
+race-full:
+    PAIDONCE_RACE_ORDERS=1000 cargo test -p paidonce-tests --test it query_storm -- --nocapture
+
+# A day of two thousand orders against the sandbox, with everything that goes wrong in a day.
+day-full:
+    PAIDONCE_DAY_ORDERS=2000 cargo test -p paidonce-tests --test it fast_motion -- --nocapture

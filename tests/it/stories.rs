@@ -8,8 +8,15 @@ mod crashes;
 mod database_away;
 mod deliveries;
 mod doors;
+mod fast_motion;
 mod operations;
+mod platform_keys;
+mod poller;
+mod query_races;
+mod refund_calls;
 mod replays;
+mod share_calls;
+mod surplus_calls;
 
 /// The same story on both databases.
 macro_rules! on_both {
