@@ -59,6 +59,7 @@ impl Running {
         let client = channel_client(config, &app, calls.clone())?;
         let app = Arc::new(app.with_channel_client(Arc::new(client.clone())));
         app.set_secret_names(config.secrets.keys().cloned());
+        say_old_certificates(config, &app);
         put_subscribers(store.as_ref(), config).await?;
         let secrets = Arc::new(Secrets::new(config.secrets.clone()));
         let timeout = Duration::from_secs(u64::from(config.effects.request_timeout_seconds));
@@ -114,6 +115,7 @@ impl Running {
     /// old ones. Address, database and retry rules need a restart.
     pub fn reload(&self, config: &Config) {
         self.app.accounts().replace(config.accounts.ours.clone());
+        say_old_certificates(config, &self.app);
         self.app.set_secret_names(config.secrets.keys().cloned());
         self.secrets.replace(config.secrets.clone());
         self.refreshed.send_replace(config.accounts.refreshed.clone());
@@ -148,6 +150,13 @@ fn say_whose_money(config: &Config) {
         tracing::warn!(
             "SANDBOX: the platforms are played by `paidonce sandbox`. No money here is real, and its keys protect nothing."
         );
+    }
+}
+
+/// An old certificate still verifies, so that no genuine callback is lost; but somebody must change the file.
+fn say_old_certificates(config: &Config, app: &App) {
+    for (account, warning) in config.accounts.ours.key_warnings(app.clock().now()) {
+        tracing::warn!(%account, %warning, "a platform certificate needs attention");
     }
 }
 

@@ -1,3 +1,5 @@
+//! Alipay played: trades, refunds, shares, and trouble on demand.
+
 use serde_json::json;
 
 use super::World;

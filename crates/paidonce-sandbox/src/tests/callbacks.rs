@@ -1,3 +1,5 @@
+//! Callbacks: signatures, schedules, and what gets lost on the way.
+
 use std::collections::BTreeSet;
 
 use serde_json::Value;

@@ -1,3 +1,5 @@
+//! WeChat Pay played: orders, refunds, shares, keys, and trouble on demand.
+
 use serde_json::{Value, json};
 
 use super::World;
