@@ -248,10 +248,10 @@ async fn keys(shared: State, wanted: web::Json<KeyChange>) -> HttpResponse {
     if let Some(mode) = wanted.mode {
         shared.play(|platforms, _| platforms.behaviour.wxpay_keys = mode);
     }
-    if wanted.new_certificate {
-        if let Err(error) = shared.rotate() {
-            return HttpResponse::InternalServerError().json(json!({ "error": error.to_string() }));
-        }
+    if wanted.new_certificate
+        && let Err(error) = shared.rotate()
+    {
+        return HttpResponse::InternalServerError().json(json!({ "error": error.to_string() }));
     }
     HttpResponse::Ok().json(shared.look(|platforms, _| {
         let serials: Vec<&str> = platforms.ring.wxpay_certificates.iter().map(|one| one.serial.as_str()).collect();

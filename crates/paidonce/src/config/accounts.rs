@@ -76,16 +76,20 @@ fn counted_from_one(field: &str) -> String {
     name
 }
 
+/// What an account with our private key does.
+const ASKS: &str = "asks its platform";
+const LISTENS: &str = "only listens (no private key)";
+
 pub(super) fn read(root: &Section<'_>, money: Money) -> AccountsConfig {
     let (wxpay, alipay) = (root.sections("wxpay"), root.sections("alipay"));
     let wxpay: Vec<_> = wxpay.iter().filter_map(|section| read_wxpay(section, money)).collect();
     let alipay: Vec<_> = alipay.iter().filter_map(|section| read_alipay(section, money)).collect();
     let of_wxpay = wxpay.iter().map(|account| {
-        let (keys, asks) = (account.platform_key_ids().join(", "), asks(account.can_ask()));
+        let (keys, asks) = (account.platform_key_ids().join(", "), if account.can_ask() { ASKS } else { LISTENS });
         (account.account().clone(), format!("platform keys {keys}; {asks}"))
     });
     let of_alipay = alipay.iter().map(|account| {
-        let (apps, asks) = (account.app_ids().join(", "), asks(account.can_ask()));
+        let (apps, asks) = (account.app_ids().join(", "), if account.can_ask() { ASKS } else { LISTENS });
         (account.account().clone(), format!("apps {apps}; {asks}"))
     });
     let summary = of_wxpay.chain(of_alipay).collect();
@@ -98,10 +102,6 @@ pub(super) fn read(root: &Section<'_>, money: Money) -> AccountsConfig {
             AccountsConfig::default()
         }
     }
-}
-
-const fn asks(can_ask: bool) -> &'static str {
-    if can_ask { "asks its platform" } else { "only listens (no private key)" }
 }
 
 /// A public key has a name of its own and is changed by a person.
