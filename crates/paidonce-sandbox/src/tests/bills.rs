@@ -1,3 +1,5 @@
+//! Bills: rows, sums, hashes and files as both platforms write them.
+
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use serde_json::{Value, json};
 
