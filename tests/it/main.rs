@@ -54,6 +54,7 @@ mod channel_meets_sandbox;
 mod demo;
 mod postgres_starter;
 mod sandbox;
+mod sandbox_program;
 mod serve_roles;
 mod store_effects;
 mod store_reads;
