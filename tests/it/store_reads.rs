@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use paidonce_order::command::{OrderCommand, RefundOrigin};
 use paidonce_order::ids::{AccountRef, ChannelTradeNo};
+use paidonce_order::money::Money;
 use paidonce_order::order::{ItemKind, Status};
 use paidonce_store::StoreError;
-use paidonce_store::store::{EventRow, OnlyOpen, OrderFilter, RowCounts};
-use paidonce_tests::ledger::{Ledger, Place, account, open_work, order_no, pay_work, stray_work, trade_no};
+use paidonce_store::store::{EventRow, OnlyOpen, OrderFilter, RowCounts, Target};
+use paidonce_tests::ledger::{
+    Ledger, Place, account, open_work, order_no, pay_work, refund_work, stray_work, trade_no,
+};
 
 on_every_store! {
     an_order_reads_the_same_from_its_events_and_its_row;
@@ -15,6 +19,7 @@ on_every_store! {
     a_payment_leads_to_its_order_booked_or_parked;
     items_are_listed_newest_first_page_by_page;
     gauges_count_what_waits;
+    automatic_refunds_of_an_account_are_found_by_their_time;
     the_feed_is_gapless_and_complete_while_eight_writers_append;
     a_cursor_that_no_page_gave_is_refused;
 }
@@ -137,6 +142,29 @@ async fn items_are_listed_newest_first_page_by_page(ledger: Ledger) {
     assert_eq!(ledger.store.find_item(&pages[0].item_no).await.expect("find").as_ref(), Some(&pages[0]));
     let unknown = ledger.store.list_items(None, OnlyOpen::No, Some("nothing"), 2).await;
     assert!(matches!(unknown, Err(StoreError::Invalid(_))));
+}
+
+/// What the breaker of automatic refunds counts: not what people asked for, not other accounts, not what is long ago.
+async fn automatic_refunds_of_an_account_are_found_by_their_time(ledger: Ledger) {
+    let automatic = |number: &str| {
+        let mut work = refund_work("A", number);
+        if let Target::Order { command: OrderCommand::RequestRefund(request), .. } = &mut work.target {
+            request.origin = RefundOrigin::Surplus;
+        }
+        work
+    };
+    ledger.pay("A").await;
+    ledger.commit(refund_work("A", "BY-HAND")).await;
+    ledger.commit(automatic("EARLIER")).await;
+    ledger.advance_ms(7_200_000);
+    ledger.commit(automatic("NOW")).await;
+    let events = ledger.store.list_order_events(&order_no("A")).await.expect("events");
+    let found = async |account: &AccountRef, since: &EventRow| {
+        ledger.store.list_surplus_refunds(account, since.recorded_at).await.expect("read")
+    };
+    assert_eq!(found(&account(), &events[4]).await, [Money::fen(100)]);
+    assert_eq!(found(&account(), &events[0]).await, [Money::fen(100), Money::fen(100)]);
+    assert!(found(&AccountRef::parse("wxpay:1900000002").unwrap(), &events[0]).await.is_empty());
 }
 
 async fn gauges_count_what_waits(ledger: Ledger) {

@@ -87,8 +87,8 @@ impl Try<'_> {
         }
     }
 
-    /// Why no further automatic refund of this account is allowed now. Counted in the log, so a restart forgets nothing; two
-    /// nodes that decide in the same moment may pass by one refund each.
+    /// Why no further automatic refund of this account is allowed now. Counted in the log, so a restart forgets nothing; of
+    /// nodes that decide in the same moment each may pass by one refund.
     async fn breaker_is_open(&self, payment: &PaymentRef, amount: Money) -> Result<Option<String>, AppError> {
         let breaker = self.app.channel_settings().surplus.breaker;
         let since = self.app.clock().now().plus_micros(HOUR_MICROS.saturating_mul(-1));
