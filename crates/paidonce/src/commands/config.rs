@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use clap::Subcommand;
+use paidonce_app::Clock;
+use paidonce_http::Money;
 
 use crate::commands::print::say;
 use crate::config::{Config, Environment};
@@ -27,6 +29,12 @@ fn check(file: Option<&Path>, env: &Environment) -> anyhow::Result<Exit> {
     let config = Config::load(file, env)?;
     for warning in &config.warnings {
         say!("warning: {}", warning.text)?;
+    }
+    for (account, warning) in config.accounts.ours.key_warnings(Clock::default().now()) {
+        say!("warning: {account}: {warning}")?;
+    }
+    if config.money == Money::Played {
+        say!("warning: [sandbox] is enabled: the platforms are played, no money of this ledger is real")?;
     }
     for (account, keys) in &config.accounts.summary {
         say!("{account}: {keys}")?;
