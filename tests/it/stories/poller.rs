@@ -15,8 +15,9 @@ on_both! {
     /// P6: the poller books a payment whose callback is lost; until then it asks less and less often.
     async fn the_poller_books_a_payment_whose_callback_never_comes(engine: Engine) {
         let app = TestApp::builder(engine).asking_by_hand().start().await;
-        app.open("LOST", 100, &[WXPAY]).await;
+        // Taken before: the pauses count from the commit, which may fall into the next second.
         let opened = app.now().unix_timestamp();
+        app.open("LOST", 100, &[WXPAY]).await;
         app.walk(460).await;
         let asked: Vec<i64> = app.platforms.calls_about(Api::WechatQuery, "LOST").iter().map(|c| c.at - opened).collect();
         assert_eq!(asked.len(), 4, "asked after these seconds: {asked:?}");
