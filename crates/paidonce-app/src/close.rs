@@ -36,7 +36,6 @@ pub struct CloseOrder {
 }
 
 /// How one way to pay stands after it was asked to close.
-#[expect(clippy::large_enum_variant, reason = "a handful live at a time, each for one close")]
 pub(crate) enum Attempt {
     /// Nobody can pay there any more.
     Closed(Box<Heard<PaymentState>>),
