@@ -27,7 +27,7 @@ fn all_problems_are_reported_together_each_with_its_line_and_what_to_do() {
     );
     let expected = [
         "(no file):2: server.listen must be an address and a port",
-        "(no file):3: server.lissten is not a known key: known here are listen",
+        "(no file):3: server.lissten is not a known key: known here are connections_max, listen",
         "(no file):6: database.url (or DATABASE_URL) must be sqlite or postgres://",
         "(no file):7: database.writers must be a whole number from 1 to 64, not 0",
         "(no file):9: wxpay[1].appids is missing",
