@@ -157,7 +157,7 @@ impl Act {
     fn in_words(&self) -> String {
         match self {
             Self::Ask { request, about, .. } => format!("{about}: {} {}", request.method, request.path),
-            other => format!("{other:?}"),
+            Self::Pay(_) | Self::PayLate(_) | Self::Console(_) | Self::Fail(_) => format!("{self:?}"),
         }
     }
 }
@@ -229,10 +229,7 @@ impl Day {
             "order_no": order.order_no, "amount_minor": order.amount, "currency": "CNY", "accounts": accounts,
             "expires_at": expires_at
         });
-        let placed = match order.story {
-            Story::PaidWithAnotherAmount => order.amount - 1,
-            _ => order.amount,
-        };
+        let placed = order.amount - i64::from(order.story == Story::PaidWithAnotherAmount);
         let mut pay = Pay::new(order.channel, &order.order_no, placed);
         if order.story == Story::CallbackLost {
             pay.callback = Wish::Lost;
@@ -278,7 +275,7 @@ impl Day {
             }
             Story::RefundedWithTrouble => self.trouble(order, pay, later),
         }
-        if order.number % 3 == 0 {
+        if order.number.is_multiple_of(3) {
             let path = format!("/v1/orders/{}/query-payment", order.order_no);
             self.ask(soon + 1, shop_request(&path, &json!({})), &[200], &order.order_no);
         }
@@ -345,7 +342,7 @@ impl Day {
         for act in acts {
             match act {
                 Act::Ask { .. } => asks.push(act),
-                other => self.at_the_platform(other),
+                Act::Pay(_) | Act::PayLate(_) | Act::Console(_) | Act::Fail(_) => self.at_the_platform(act),
             }
         }
         let (sandbox, app, to) = (&self.sandbox, &self.app, self.app.addr());
@@ -362,7 +359,7 @@ impl Day {
             self.app.restart(0).await;
             self.forward.point_at(self.app.addr());
         }
-        if self.now % ABNORMAL_TICKS == 0 {
+        if self.now.is_multiple_of(ABNORMAL_TICKS) {
             self.settle_abnormal();
         }
         self.now += 1;
@@ -475,7 +472,7 @@ fn planned(number: usize) -> Planned {
     Planned {
         order_no: format!("DAY-{number:05}"),
         // Every story at both platforms.
-        channel: if number / STORIES.len() % 2 == 0 { Channel::Wxpay } else { Channel::Alipay },
+        channel: if (number / STORIES.len()).is_multiple_of(2) { Channel::Wxpay } else { Channel::Alipay },
         story: STORIES[number % STORIES.len()],
         amount: 1_000 + i64::try_from(number).expect("a number") % 97,
         number,

@@ -120,9 +120,12 @@ async fn storm(app: &TestApp, number: usize) -> (String, (Statuses, Statuses)) {
     let alipay = number % 2 == 1;
     app.open(&order_no, 8888, &[if alipay { ALIPAY } else { WXPAY }]).await;
     app.platforms.world(|world| world.pay(&order_no, &trade_no, 8888));
-    let callback = || match alipay {
-        true => app.alipay_payment(&order_no, &trade_no, "88.88"),
-        false => app.wx_payment(&order_no, &trade_no, 8888),
+    let callback = || {
+        if alipay {
+            app.alipay_payment(&order_no, &trade_no, "88.88")
+        } else {
+            app.wx_payment(&order_no, &trade_no, 8888)
+        }
     };
     let callbacks: Vec<Request> = (0..CALLBACKS).map(|_| callback()).collect();
     let queries: Vec<Request> = (0..QUERIES).map(|_| query(&order_no)).collect();

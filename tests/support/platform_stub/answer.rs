@@ -154,7 +154,12 @@ impl Prepared {
             Content::World if asked.api == Api::WechatCertificates => Content::Certificates(None),
             Content::World => world.answer(asked),
             Content::Merged(members) => merged(world.answer(asked), members),
-            other => other,
+            prepared @ (Content::Json(..)
+            | Content::Raw(..)
+            | Content::Bare(..)
+            | Content::Certificates(_)
+            | Content::Hang
+            | Content::Cut) => prepared,
         };
         if let Content::Json(status, body) = &content {
             world.learn(asked, *status, body);
@@ -191,13 +196,11 @@ impl Prepared {
 }
 
 fn merged(content: Content, members: Map<String, Value>) -> Content {
-    match content {
-        Content::Json(status, Value::Object(mut body)) => {
-            body.extend(members);
-            Content::Json(if status == 204 { 200 } else { status }, Value::Object(body))
-        }
-        _ => Content::Json(200, Value::Object(members)),
+    if let Content::Json(status, Value::Object(mut body)) = content {
+        body.extend(members);
+        return Content::Json(status, Value::Object(body));
     }
+    Content::Json(200, Value::Object(members))
 }
 
 /// Writes the answer and closes the connection.
@@ -254,7 +257,9 @@ impl Signer {
         };
         let mut headers = match sign {
             Sign::Absent => Vec::new(),
-            _ => signer::wx_header_list(key.id, self.now, &nonce, &signature),
+            Sign::Platform | Sign::With(_) | Sign::Bad | Sign::Probe | Sign::Literal(_) => {
+                signer::wx_header_list(key.id, self.now, &nonce, &signature)
+            }
         };
         headers.push(("Content-Type".to_owned(), "application/json; charset=utf-8".to_owned()));
         headers.push(("Request-Id".to_owned(), format!("TEST{}-0", signer::fresh_text(16))));

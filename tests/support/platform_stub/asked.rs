@@ -162,7 +162,15 @@ impl Asked {
             Api::WechatClose => segments.iter().rev().nth(1).map(|last| ("out_trade_no", last)),
             Api::WechatQuery if bare.contains("/out-trade-no/") => segments.last().map(|last| ("out_trade_no", last)),
             Api::WechatQuery => segments.last().map(|last| ("transaction_id", last)),
-            _ => None,
+            Api::WechatRefund
+            | Api::WechatCertificates
+            | Api::WechatOther
+            | Api::AlipayQuery
+            | Api::AlipayClose
+            | Api::AlipayRefund
+            | Api::AlipayRefundQuery
+            | Api::AlipayShareQuery
+            | Api::AlipayOther => None,
         };
         if let Some((name, number)) = named {
             self.members.insert(name.to_owned(), Value::String(number.clone()));
@@ -275,7 +283,7 @@ impl Asked {
         let format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
         let zone = UtcOffset::from_hms(8, 0, 0).expect("+08:00");
         let sent = PrimitiveDateTime::parse(self.field("timestamp"), format).ok().map(|sent| sent.assume_offset(zone));
-        if !sent.is_some_and(|sent| (now - sent).whole_seconds().abs() <= CLOCK_SECONDS_MAX) {
+        if sent.is_none_or(|sent| (now - sent).whole_seconds().abs() > CLOCK_SECONDS_MAX) {
             return Some(format!("timestamp {:?} is not of now in Beijing", self.field("timestamp")));
         }
         let content = signer::alipay_content(&self.fields, Charset::Utf8, KeepSignType::Yes);

@@ -209,7 +209,7 @@ impl World {
         let fresh = Refund { amount, status: status.to_owned(), asked: 0 };
         let refund = trade.refunds.entry(asked.refund_no().to_owned()).or_insert(fresh);
         refund.asked += 1;
-        (refund.amount == amount).then(|| if known { Taken::Before } else { Taken::Now })
+        (refund.amount == amount).then_some(if known { Taken::Before } else { Taken::Now })
     }
 
     fn wechat_payment(&self, asked: &Asked, order_no: &str) -> (u16, Value) {
