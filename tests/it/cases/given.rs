@@ -7,7 +7,8 @@
 //! | order CLOSED | opened, then closed by API, at `closed_at` |
 //! | attempts, one of them SUPERSEDED | a chain of orders, each superseding the one before |
 //! | other attempts | one order payable through every account; the attempts' numbers become its number |
-//! | refund PROCESSING | requested by API, as soon as its order is paid |
+//! | refund PROCESSING | requested by API, as soon as its order is paid; the platform stub has accepted it |
+//! | refund SUCCEEDED | the same, and the platform stub says so when it is asked |
 //! | outbox tasks | paid orders whose deliveries wait because the subscriber is paused |
 
 use paidonce_tests::app::{TestApp, shop_request};
@@ -55,6 +56,15 @@ pub struct Given {
     pub notes: Vec<String>,
 }
 
+/// How far a given refund has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stands {
+    /// The platform has accepted it.
+    UnderWay,
+    /// The money is back.
+    Succeeded,
+}
+
 /// A refund that was requested before.
 #[derive(Debug, Clone)]
 pub struct GivenRefund {
@@ -64,6 +74,8 @@ pub struct GivenRefund {
     pub refund_no: String,
     /// Amount in fen.
     pub amount: i64,
+    /// How far it has come.
+    pub stands: Stands,
     /// Why it could not be requested yet.
     pub refused: String,
 }
@@ -131,9 +143,14 @@ impl Given {
 
     fn add_refund(&mut self, refund: &Value) {
         let status = refund["status"].as_str().unwrap_or("PROCESSING");
-        if !matches!(status, "PROCESSING" | "REQUESTED" | "CREATED" | "PENDING") {
-            self.reasons.push(format!("a given refund in status {status}"));
-        }
+        let stands = match status {
+            "PROCESSING" | "REQUESTED" | "CREATED" | "PENDING" => Stands::UnderWay,
+            "SUCCEEDED" | "SUCCESS" | "DONE" => Stands::Succeeded,
+            other => {
+                self.reasons.push(format!("a given refund in status {other}"));
+                Stands::UnderWay
+            }
+        };
         let first = self.orders.first().map_or("", |order| order.order_no.as_str());
         let named = ["order", "out_trade_no"].iter().find_map(|name| refund[*name].as_str());
         let number = ["out_refund_no", "out_request_no", "refund_no"].iter().find_map(|name| refund[*name].as_str());
@@ -141,6 +158,7 @@ impl Given {
             order_no: named.unwrap_or(first).to_owned(),
             refund_no: number.unwrap_or("R-GIVEN").to_owned(),
             amount: refund["amount_fen"].as_i64().unwrap_or(0),
+            stands,
             refused: String::new(),
         });
     }
@@ -250,7 +268,19 @@ impl GivenRefund {
         let path = format!("/v1/orders/{}/refunds", self.order_no);
         let body = json!({ "refund_no": self.refund_no, "amount_minor": self.amount });
         let answer = app.post_as_shop(&path, &body).await;
-        if answer.status < 300 { Ok(()) } else { Err(format!("{} {}", answer.status, answer.text())) }
+        if answer.status >= 300 {
+            return Err(format!("{} {}", answer.status, answer.text()));
+        }
+        // The call is made now: what a script prepares is for what it does itself.
+        drop(app.try_relay(0).await);
+        if self.stands == Stands::Succeeded {
+            app.platforms.world(|world| world.set_refund(&self.order_no, &self.refund_no, "SUCCESS"));
+            let asked = app.post_as_shop(&format!("{path}/{}/query", self.refund_no), &json!({})).await;
+            if asked.status >= 300 {
+                return Err(format!("its query: {} {}", asked.status, asked.text()));
+            }
+        }
+        Ok(())
     }
 }
 
