@@ -70,7 +70,7 @@ impl Both {
     async fn state(&self, account: &str, ask: Ask) -> (ReplyState, usize) {
         match self.ask(account, ask.clone()).await {
             ApiAnswer::Final(reply) => (reply.state, reply.notice.get().observations.len()),
-            other => panic!("{account} {ask:?}: {other:?}"),
+            other @ (ApiAnswer::Refused(_) | ApiAnswer::Unknown(_)) => panic!("{account} {ask:?}: {other:?}"),
         }
     }
 
