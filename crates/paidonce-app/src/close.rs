@@ -9,6 +9,7 @@
 //! Anything unknown or refused leaves the order PENDING; the same request again is right. Accounts that can't ask are closed
 //! in the ledger alone: money that still comes in there is a surplus.
 
+use paidonce_channel::Fact;
 use paidonce_channel::api::{Ask, CloseState, PaymentState, ReplyState};
 use paidonce_order::command::OrderCommand;
 use paidonce_order::error::OrderError;
@@ -99,10 +100,16 @@ impl App {
                 Attempt::Closed(said) => closed.push((account.clone(), said)),
                 Attempt::NotFound => {}
                 Attempt::Paid => {
-                    let status = self.get_order_state(order_no).await?.status;
-                    if status != Status::Pending {
+                    let now = self.get_order_state(order_no).await?;
+                    if now.status != Status::Pending {
                         self.note_closed(order_no, order, closed).await?;
                         return Err(OrderError::AlreadyPaid { order_no: order_no.clone() }.into());
+                    }
+                    if !now.payments.iter().any(|payment| payment.fact.payment.account == *account) {
+                        // A surplus may be closed over, money that is in no book may not.
+                        let why = still_open(order_no, account, "it is paid there, but the answer can't be booked");
+                        tracing::error!(%order_no, %account, why, "a person must look at what was kept of this payment");
+                        problem.get_or_insert(AppError::ChannelUnknown { problem: why });
                     }
                 }
                 Attempt::Open(why) => {
@@ -139,7 +146,12 @@ impl App {
                 self.take_payment(desk, heard, asked_at).await?;
                 Ok(Attempt::Paid)
             }
-            PaymentState::Closed => Ok(Attempt::Closed(Box::new(heard))),
+            PaymentState::Closed if says_unpaid(&heard) => Ok(Attempt::Closed(Box::new(heard))),
+            // Alipay calls a paid trade closed once all of it went back: that it was paid wins.
+            PaymentState::Closed => {
+                self.take_payment(desk, heard, asked_at).await?;
+                Ok(Attempt::Paid)
+            }
             PaymentState::Unpaid => Ok(unpaid(&closing)),
             PaymentState::NotFound => match &closing {
                 Heard::Final(word) if word.state != CloseState::MaybePaid => Ok(Attempt::NotFound),
@@ -161,6 +173,17 @@ type Closed = Vec<(AccountRef, Box<Heard<PaymentState>>)>;
 
 fn still_open(order_no: &OrderNo, account: &AccountRef, why: &str) -> String {
     format!("order {order_no} may still be paid through {account}, so it stays open: {why}")
+}
+
+/// Whether a closed order was never paid, in the words of the notice itself.
+fn says_unpaid(heard: &Heard<PaymentState>) -> bool {
+    match heard {
+        Heard::Final(word) => {
+            let mut said = word.notice.get().observations.iter();
+            said.any(|observation| matches!(observation.fact, Fact::AttemptClosed(_)))
+        }
+        Heard::Refused(_) | Heard::Unknown(_) | Heard::NotAsked => false,
+    }
 }
 
 /// Not paid, but not closed either: what the close had answered says why.

@@ -119,3 +119,35 @@ async fn gotcha_32_an_order_number_is_never_reused_with_another_amount() {
     assert!(matches!(refused, Err(AppError::Rejected(OrderError::OrderTermsDiffer { .. }))), "{refused:?}");
     assert!(ledger.platform.asked().is_empty());
 }
+
+/// Alipay calls a paid trade closed once all of it went back: it was paid, and a close must not hide that.
+#[tokio::test]
+async fn a_closed_trade_that_was_paid_and_refunded_is_booked_and_not_closed() {
+    let ledger = ledger();
+    ledger.open(&[ALI]).await;
+    ledger.platform.will_say([
+        ali_error("ACQ.REASON_TRADE_STATUS_INVALID"),
+        ok(ali_payment("TRADE_CLOSED")),
+        ok(ali_refund_state(ORDER, Some("88.88"))),
+    ]);
+    let refused = close(&ledger).await;
+    assert!(matches!(refused, Err(AppError::Rejected(OrderError::AlreadyPaid { .. }))), "{refused:?}");
+    assert_eq!((ledger.status().await, ledger.order().await.surplus_minor), ("REFUNDED", 0));
+    assert!(!ledger.events().await.contains(&"OrderClosed".to_owned()), "{:?}", ledger.events().await);
+    ledger.platform.asked();
+}
+
+/// Paid, says the platform, but the answer lacks what a booking needs: nobody may call that unpaid.
+#[tokio::test]
+async fn a_payment_that_cant_be_booked_keeps_the_order_open() {
+    let ledger = ledger();
+    ledger.open_expired(&[WX]).await;
+    let mut paid = wx_payment("SUCCESS");
+    paid.as_object_mut().unwrap().remove("success_time");
+    ledger.platform.will_say([wx_error(400, "ORDER_PAID"), ok(paid.clone())]);
+    assert!(matches!(close(&ledger).await, Err(AppError::ChannelUnknown { .. })));
+    ledger.platform.will_say([wx_error(400, "ORDER_PAID"), ok(paid)]);
+    assert!(matches!(ledger.run("poll").await, EffectStep::Again { .. }));
+    assert_eq!((ledger.status().await, ledger.events().await), ("PENDING", vec!["OrderOpened".to_owned()]));
+    ledger.platform.asked();
+}
