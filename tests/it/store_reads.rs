@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use paidonce_order::command::{OrderCommand, RefundOrigin};
+use paidonce_order::command::{OrderCommand, PaymentRef, RefundOrigin};
 use paidonce_order::ids::{AccountRef, ChannelTradeNo};
 use paidonce_order::money::Money;
 use paidonce_order::order::{ItemKind, Status};
@@ -146,14 +146,21 @@ async fn items_are_listed_newest_first_page_by_page(ledger: Ledger) {
 
 /// What the breaker of automatic refunds counts: not what people asked for, not other accounts, not what is long ago.
 async fn automatic_refunds_of_an_account_are_found_by_their_time(ledger: Ledger) {
+    let second = PaymentRef { account: account(), channel_trade_no: trade_no("SECOND") };
     let automatic = |number: &str| {
         let mut work = refund_work("A", number);
         if let Target::Order { command: OrderCommand::RequestRefund(request), .. } = &mut work.target {
             request.origin = RefundOrigin::Surplus;
+            request.payment = Some(second.clone());
         }
         work
     };
     ledger.pay("A").await;
+    let mut again = pay_work("A");
+    if let Target::Order { command: OrderCommand::RecordPayment(fact), .. } = &mut again.target {
+        fact.payment = second.clone();
+    }
+    ledger.commit(again).await;
     ledger.commit(refund_work("A", "BY-HAND")).await;
     ledger.commit(automatic("EARLIER")).await;
     ledger.advance_ms(7_200_000);
@@ -162,7 +169,7 @@ async fn automatic_refunds_of_an_account_are_found_by_their_time(ledger: Ledger)
     let found = async |account: &AccountRef, since: &EventRow| {
         ledger.store.list_surplus_refunds(account, since.recorded_at).await.expect("read")
     };
-    assert_eq!(found(&account(), &events[4]).await, [Money::fen(100)]);
+    assert_eq!(found(&account(), &events[5]).await, [Money::fen(100)]);
     assert_eq!(found(&account(), &events[0]).await, [Money::fen(100), Money::fen(100)]);
     assert!(found(&AccountRef::parse("wxpay:1900000002").unwrap(), &events[0]).await.is_empty());
 }

@@ -79,10 +79,11 @@ impl Try<'_> {
         };
         let caller = Caller { door: Door::Policy, ..Caller::default() };
         match self.app.ask_refund(&self.order_no, request, &caller).await {
-            // Somebody was faster with a refund of it: the state of now says what is left to do.
-            Ok(_) | Err(AppError::Rejected(OrderError::ExceedsPaid { .. } | OrderError::RefundTermsDiffer { .. })) => {
-                Ok(EffectStep::Done)
-            }
+            // Somebody was faster with a refund of it, or accepted or resolved it meanwhile: that decision stays.
+            Ok(_)
+            | Err(AppError::Rejected(
+                OrderError::ExceedsPaid { .. } | OrderError::RefundTermsDiffer { .. } | OrderError::NotAllowed { .. },
+            )) => Ok(EffectStep::Done),
             Err(error) => Err(error),
         }
     }

@@ -18,9 +18,10 @@ use super::draft::{Draft, Note};
 use crate::command::{PaymentRef, RefundAmount, RefundFact, RefundOrigin, RefundOutcome, RefundRequest};
 use crate::error::OrderError;
 use crate::event::{OrderEvent, SplitPart};
+use crate::fact_key::FactKey;
 use crate::ids::{Channel, OrderNo, RefundNo};
 use crate::money::{Money, MoneyError};
-use crate::order::{Order, ParkedFact, Payment, Refund, RefundState, Status};
+use crate::order::{Item, Order, ParkedFact, Payment, PaymentRole, Refund, RefundState, Status};
 
 pub(super) fn request_refund(draft: &mut Draft<'_>, request: RefundRequest) -> Result<(), OrderError> {
     let order_no = draft.order_no.clone();
@@ -44,6 +45,10 @@ pub(super) fn request_refund(draft: &mut Draft<'_>, request: RefundRequest) -> R
     if is_parked_elsewhere(order, payment, &refund_no) {
         return Err(OrderError::RefundTermsDiffer { refund_no });
     }
+    if request.origin == RefundOrigin::Surplus && !is_open_surplus(order, payment) {
+        let problem = "this payment is no open surplus any more: request a refund of the order if that is meant";
+        return Err(OrderError::NotAllowed { problem: problem.to_owned() });
+    }
     let refundable = Money::new(payment.refundable_minor(), payment.fact.amount.currency);
     if request.amount.amount_minor > refundable.amount_minor {
         return Err(OrderError::ExceedsPaid { amount: request.amount, refundable });
@@ -64,6 +69,16 @@ fn check_amount(payment: &Payment, amount: Money) -> Result<(), OrderError> {
         return Err(OrderError::InvalidTerms { field: "amount_minor", problem });
     }
     Ok(())
+}
+
+/// A surplus that was accepted, or whose item a person has closed, must not go back by a decision that was made before.
+fn is_open_surplus(order: &Order, payment: &Payment) -> bool {
+    let is_surplus = match payment.role {
+        PaymentRole::Surplus(_) => true,
+        PaymentRole::Settling => false,
+    };
+    let item = order.items.get(&FactKey::of_surplus(&payment.fact.payment));
+    is_surplus && item.is_some_and(Item::is_open)
 }
 
 /// A number is used once in an order, whichever payment it was used for.

@@ -1,6 +1,7 @@
 //! Money that settles nothing, and what a person does about it. Guards P6.
 
 use super::support::*;
+use paidonce_order::command::{OrderCommand, RefundOrigin, RefundRequest};
 use paidonce_order::event::SurplusReason;
 use paidonce_order::order::{PaymentRole, Status};
 
@@ -45,6 +46,35 @@ fn the_item_closes_when_the_surplus_is_fully_back() {
     ledger.tell(refunded(T2, "S1", 8888)).unwrap();
     assert_eq!(ledger.open_items(), []);
     assert_eq!(ledger.status(), Status::Paid, "a surplus that went back does not move the order");
+}
+
+/// The refund of a surplus is decided a moment before it is asked for: what a person did meanwhile wins.
+#[test]
+fn what_is_no_open_surplus_any_more_is_not_refunded_as_one() {
+    for decision in [accept(T1), resolve("WXPAY:2025010812345678:SURPLUS:T1")] {
+        let mut ledger = Ledger::after(vec![open(), pay(WX, "T1", 100)]);
+        ledger.tell(decision).unwrap();
+        assert_eq!(ledger.hear(surplus_request(T1, "S1", 100)), "rejected not_allowed");
+        assert!(ledger.order.find_payment(&payment_ref(T1.0, T1.1)).unwrap().refunds.is_empty());
+    }
+}
+
+#[test]
+fn the_refund_of_a_surplus_may_be_asked_for_again_while_it_is_open_and_when_it_is_done() {
+    let mut ledger = Ledger::after(vec![open(), pay(WX, "T1", 8888), pay(ALI, "T2", 8888)]);
+    assert_eq!(ledger.hear(surplus_request(T2, "S1", 8888)), "RefundRequested");
+    assert_eq!(ledger.hear(surplus_request(T2, "S1", 8888)), "nothing");
+    ledger.tell(refunded(T2, "S1", 8888)).unwrap();
+    assert_eq!(ledger.hear(surplus_request(T2, "S1", 8888)), "nothing");
+}
+
+fn surplus_request(trade: (&str, &str), number: &str, fen: i64) -> OrderCommand {
+    match request(Some(trade), number, fen) {
+        OrderCommand::RequestRefund(request) => {
+            OrderCommand::RequestRefund(RefundRequest { origin: RefundOrigin::Surplus, ..request })
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
