@@ -22,7 +22,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::keys::{TestKey, key};
 use crate::signer;
@@ -71,6 +71,7 @@ struct Shared {
     state: Mutex<State>,
     arrived: Notify,
     offset_micros: AtomicI64,
+    in_flight: watch::Sender<usize>,
 }
 
 #[derive(Debug)]
@@ -114,8 +115,12 @@ impl PlatformStub {
             alipay_key: key("alipay_platform"),
             always: None,
         };
-        let shared =
-            Arc::new(Shared { state: Mutex::new(state), arrived: Notify::new(), offset_micros: AtomicI64::new(0) });
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            arrived: Notify::new(),
+            offset_micros: AtomicI64::new(0),
+            in_flight: watch::Sender::new(0),
+        });
         let for_loop = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
@@ -235,6 +240,14 @@ impl PlatformStub {
             .unwrap_or_else(|_| panic!("the platforms got only these calls within {WAIT:?}: {:?}", self.calls()));
     }
 
+    /// Waits until no call waits for its answer: before a jump of the clock, since in real time the caller would have given
+    /// up long before. Panics after 20 s.
+    pub async fn wait_until_idle(&self) {
+        let mut in_flight = self.shared.in_flight.subscribe();
+        let idle = tokio::time::timeout(WAIT, in_flight.wait_for(|calls| *calls == 0)).await;
+        assert!(idle.is_ok(), "a call to the platforms still waits after {WAIT:?}");
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.shared.state.lock().expect("the platforms' state")
     }
@@ -314,8 +327,10 @@ impl Shared {
 async fn serve(mut socket: TcpStream, shared: Arc<Shared>) {
     let Some((head, body)) = read_request(&mut socket).await else { return };
     let (prepared, signer) = shared.decide(Asked::read(&head, body));
+    shared.in_flight.send_modify(|calls| *calls += 1);
     shared.arrived.notify_waiters();
     answer::write(&mut socket, &prepared, &signer).await;
+    shared.in_flight.send_modify(|calls| *calls -= 1);
 }
 
 /// Head and body of one request; `None` when the sender went away.

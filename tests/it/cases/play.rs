@@ -505,6 +505,7 @@ impl Player {
 
     /// What is under way ends before the clock moves: it would end long before that in real time.
     async fn advance_clock(&mut self, step: &Value) -> StepAnswer {
+        self.app.platforms.wait_until_idle().await;
         self.quiesce(SETTLE_WAIT).await;
         match (step["seconds"].as_i64(), instant(&step["to"])) {
             (Some(seconds), _) => self.app.walk(seconds).await,
