@@ -38,6 +38,10 @@ mod surplus;
 /// When only a person can help, and between questions that may take days.
 const HOUR: Duration = Duration::from_secs(3_600);
 
+/// An account that can't ask is looked at again every hour, for a day. A ledger that only listens would otherwise gather
+/// questions for ever, and ask itself all of them every hour.
+const TRIES_WITHOUT_CREDENTIALS: i32 = 24;
+
 /// One try of one effect.
 pub(crate) struct Try<'a> {
     pub(crate) app: &'a App,
@@ -125,6 +129,17 @@ impl<'a> Try<'a> {
             Remedy::Wait => self.again(why),
             Remedy::Person => self.person(account, why),
         }
+    }
+
+    /// The account can't ask, and what is asked only completes what the log already says: after a day its item, or the
+    /// callbacks, have to do. A refund waits without an end instead ([`Self::no_credentials`]).
+    fn nobody_to_ask(&self, account: &AccountRef) -> EffectStep {
+        if self.is_patient(TRIES_WITHOUT_CREDENTIALS) {
+            return self.no_credentials(account);
+        }
+        let why = cannot_ask(account);
+        tracing::warn!(order_no = %self.order_no, kind = self.claimed.effect.kind, why, "a channel call is given up");
+        EffectStep::Done
     }
 
     /// The account can't ask: nothing is lost, and nothing happens until it is configured.

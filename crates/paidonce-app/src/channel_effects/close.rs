@@ -21,7 +21,7 @@ impl Try<'_> {
             return Ok(EffectStep::Done);
         }
         if self.app.client_for(account).is_none() {
-            return Ok(self.no_credentials(account));
+            return Ok(self.nobody_to_ask(account));
         }
         let desk = Desk::new(account, &self.order_no, &order);
         match self.app.close_attempt(desk).await? {

@@ -30,7 +30,7 @@ impl Try<'_> {
             PaymentOutcome::Unpaid | PaymentOutcome::NotFound => Ok(self.out_of_patience(account)),
             PaymentOutcome::Unknown => Ok(self.again(why)),
             PaymentOutcome::Refused => Ok(self.by_remedy(account, remedy, &why)),
-            PaymentOutcome::NotAsked => Ok(self.no_credentials(account)),
+            PaymentOutcome::NotAsked => Ok(self.nobody_to_ask(account)),
         }
     }
 
@@ -60,7 +60,7 @@ impl Try<'_> {
             RefundAnswered::Unknown => Ok(self.again(why)),
             // Whether time or a person helps, the item is open already.
             RefundAnswered::Refused => Ok(self.again(why)),
-            RefundAnswered::NotAsked => Ok(self.no_credentials(account)),
+            RefundAnswered::NotAsked => Ok(self.nobody_to_ask(account)),
         }
     }
 

@@ -151,3 +151,17 @@ async fn a_payment_that_cant_be_booked_keeps_the_order_open() {
     assert_eq!((ledger.status().await, ledger.events().await), ("PENDING", vec!["OrderOpened".to_owned()]));
     ledger.platform.asked();
 }
+
+/// Every order that such a ledger closes leaves this call behind: it must not come back every hour for ever.
+#[tokio::test]
+async fn a_ledger_that_only_listens_gives_its_closes_up_after_a_day() {
+    let ledger = ledger();
+    ledger.platform.mute(WX);
+    ledger.open(&[WX]).await;
+    close(&ledger).await.unwrap();
+    for _ in 1..24 {
+        assert_eq!(pause(&ledger.run("close").await), 3_600);
+    }
+    assert_eq!(ledger.run("close").await, EffectStep::Done);
+    assert!(ledger.platform.asked().is_empty());
+}

@@ -69,12 +69,13 @@ fn the_refund_of_a_surplus_may_be_asked_for_again_while_it_is_open_and_when_it_i
 }
 
 fn surplus_request(trade: (&str, &str), number: &str, fen: i64) -> OrderCommand {
-    match request(Some(trade), number, fen) {
-        OrderCommand::RequestRefund(request) => {
-            OrderCommand::RequestRefund(RefundRequest { origin: RefundOrigin::Surplus, ..request })
-        }
-        other => panic!("{other:?}"),
-    }
+    OrderCommand::RequestRefund(RefundRequest {
+        payment: Some(payment_ref(trade.0, trade.1)),
+        refund_no: refund_no(number),
+        amount: paidonce_order::Money::fen(fen),
+        reason: None,
+        origin: RefundOrigin::Surplus,
+    })
 }
 
 #[test]
