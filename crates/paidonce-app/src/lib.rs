@@ -3,8 +3,9 @@
 //! Promise: every change goes through `Store::submit` (one door, P3); no SQL, no HTTP, no clock but [`clock::Clock`].
 //!
 //! Reading order: [`app`] (what is wired together), [`record`] (a verified notice becomes commands), [`open`],
-//! [`close`], [`refund`], [`items`] (what people and services ask for), [`orders`] and [`view`] (what they see),
-//! [`subscribers`], [`accounts`] (keys that reload), [`error`].
+//! [`close`], [`refund`], [`profit_share`], [`items`] (what people and services ask for), [`asking`] (one question to a platform),
+//! [`query_payment`], [`query_refund`], [`channel_effects`] (the calls that events want), [`orders`] and [`view`] (what they
+//! see), [`subscribers`], [`accounts`] (keys that reload), [`error`].
 
 pub mod accounts;
 pub mod api_key;

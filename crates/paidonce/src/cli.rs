@@ -58,7 +58,7 @@ pub enum Command {
     Order(commands::order::OrderArgs),
     /// What needs a person, and what a person can do about it.
     Items(commands::items::ItemsArgs),
-    /// Deliveries to subscribers: list, send again, discard.
+    /// Deliveries to subscribers and calls to the platforms: list, send again, discard.
     Effects(commands::effects::EffectsArgs),
     /// Who is told of events.
     Subscribers(commands::subscribers::SubscribersArgs),

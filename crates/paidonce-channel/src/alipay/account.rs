@@ -176,7 +176,7 @@ impl AlipayAccount {
         &self.account
     }
 
-    /// Our app_ids, sorted: for `doctor`.
+    /// Our app_ids, sorted: for the start log.
     #[must_use]
     pub fn app_ids(&self) -> Vec<&str> {
         self.apps.keys().map(String::as_str).collect()
@@ -188,7 +188,7 @@ impl AlipayAccount {
         self.asking_app_id.is_some()
     }
 
-    /// What a person should know about the dates of the configured certificates: for start, `doctor` and metrics.
+    /// What a person should know about the dates of the configured certificates: for start, reload and `config check`.
     /// An expired certificate still verifies: refusing would lose genuine callbacks.
     #[must_use]
     pub fn key_warnings(&self, now: Timestamp) -> Vec<ConfigProblem> {

@@ -172,7 +172,7 @@ impl WxpayAccount {
         &self.account
     }
 
-    /// Ids under which a signature is accepted (serials without leading zeros, public key ids), sorted: for `doctor`.
+    /// Ids under which a signature is accepted (serials without leading zeros, public key ids), sorted: for the start log.
     #[must_use]
     pub fn platform_key_ids(&self) -> Vec<&str> {
         let mut ids: Vec<&str> = self.platform_keys.keys().map(String::as_str).collect();
@@ -180,7 +180,7 @@ impl WxpayAccount {
         ids
     }
 
-    /// What a person should know about the dates of the configured certificates: for start, `doctor` and metrics.
+    /// What a person should know about the dates of the configured certificates: for start, reload and `config check`.
     /// An expired certificate still verifies: refusing would lose genuine callbacks.
     #[must_use]
     pub fn key_warnings(&self, now: Timestamp) -> Vec<ConfigProblem> {
