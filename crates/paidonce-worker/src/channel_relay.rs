@@ -17,6 +17,9 @@ use tokio::sync::watch;
 use crate::claiming::{ClaimLoop, Handler, Pace, millis, roll};
 use crate::relay::Relay;
 
+/// Spread of a pause at most: enough to keep orders that were opened together apart, and an expiry is at most this late.
+const JITTER_MAX: Duration = Duration::from_secs(30);
+
 /// A try that found no end is cut and begun again after this: what it asked last is unknown, so the next one asks first.
 const CUT_PAUSE: Duration = Duration::from_secs(60);
 /// Never busy, whatever a use case asks for.
@@ -148,7 +151,7 @@ impl Handler for Calls {
 impl Calls {
     fn delay_ms(&self, after: Duration) -> i64 {
         let plain_ms = millis(after.max(PAUSE_MIN));
-        let span_ms = plain_ms.saturating_mul(i64::from(self.jitter_percent)) / 100;
+        let span_ms = (plain_ms.saturating_mul(i64::from(self.jitter_percent)) / 100).min(millis(JITTER_MAX));
         plain_ms.saturating_add(span_ms.saturating_mul(i64::from(roll())) / i64::from(u16::MAX))
     }
 
