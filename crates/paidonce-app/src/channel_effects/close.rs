@@ -1,6 +1,8 @@
 //! Closing a way to pay after the order was closed in the ledger. A payment that turns up is a surplus by the rules
 //! (gotchas 21, 22): accepted, shown, refunded by the policy; never dropped.
 
+use std::time::Duration;
+
 use paidonce_order::ids::AccountRef;
 
 use super::Try;
@@ -9,9 +11,9 @@ use crate::close::Attempt;
 use crate::error::AppError;
 use crate::ports::EffectStep;
 
-/// A platform that does not know the order may get to know it (an Alipay trade is made when the payer scans), but not long
-/// after we stopped offering it.
-const TRIES_MAX: i32 = 3;
+/// A platform that does not know the order may get to know it: an Alipay trade is made when the payer scans, and a code may be
+/// scanned for two hours after it was made. So it is asked once more when no code of before our close can be paid any more.
+const PAYABLE_MICROS: i64 = (2 * 60 + 10) * 60 * 1_000_000;
 
 impl Try<'_> {
     pub(super) async fn close(&self, account: &AccountRef) -> Result<EffectStep, AppError> {
@@ -30,10 +32,21 @@ impl Try<'_> {
                 Ok(EffectStep::Done)
             }
             Attempt::Paid => Ok(EffectStep::Done),
-            Attempt::NotFound if self.is_patient(TRIES_MAX) => Ok(self.again("the platform does not know the order")),
-            Attempt::NotFound => Ok(EffectStep::Done),
+            Attempt::NotFound => Ok(self.once_more_when_unpayable()),
             Attempt::Open(why) => Ok(self.again(why)),
             Attempt::Refused(why) => Ok(self.person(account, &why)),
+        }
+    }
+
+    fn once_more_when_unpayable(&self) -> EffectStep {
+        let closed_at = self.claimed.event.recorded_at;
+        let left = closed_at.plus_micros(PAYABLE_MICROS).as_micros().saturating_sub(self.app.clock().now().as_micros());
+        match u64::try_from(left) {
+            Ok(left) if left > 0 => EffectStep::Again {
+                after: Duration::from_micros(left),
+                why: "the platform does not know the order; a code that was shown before may still be paid".to_owned(),
+            },
+            Ok(_) | Err(_) => EffectStep::Done,
         }
     }
 }
