@@ -1,6 +1,6 @@
 //! WeChat Pay v3 and Alipay as an API server, played with code that shares nothing with `paidonce-channel`: it checks the
 //! signature of every request, records it, and gives the answer that a test prepared, or else what its small
-//! [`World`](world::World) says.
+//! [`World`] says.
 //!
 //! | file | job |
 //! |---|---|
