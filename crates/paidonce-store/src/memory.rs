@@ -89,7 +89,11 @@ impl Store for MemoryStore {
         Ok(flows.into_iter().map(|flow| flow.row.clone()).collect())
     }
 
-    async fn list_surplus_refunds(&self, account: &AccountRef, since: Timestamp) -> Result<Vec<Money>, StoreError> {
+    async fn list_surplus_refunds(
+        &self,
+        account: &AccountRef,
+        since: Timestamp,
+    ) -> Result<Option<Vec<Money>>, StoreError> {
         let tables = self.shared.tables();
         let wanted = |row: &&EventRow| row.event_type == "RefundRequested" && row.recorded_at >= since;
         let mut rows: Vec<EventRow> = tables.all_events().filter(wanted).cloned().collect();

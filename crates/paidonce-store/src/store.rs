@@ -294,7 +294,8 @@ pub struct EffectRow {
 pub const CHANNEL_KINDS: &[&str] =
     &["poll", "query_payment", "query_refund", "refund", "close", "surplus", "query_share"];
 
-/// Requests of refunds that [`Store::list_surplus_refunds`] looks at: far above any breaker.
+/// Requests of refunds, of any kind and account, that [`Store::list_surplus_refunds`] looks at. As many as that within an hour
+/// count as a tripped breaker.
 pub const SURPLUS_REFUNDS_MAX: u32 = 10_000;
 
 /// A claimed effect and its event.
@@ -344,9 +345,13 @@ pub trait Store: Send + Sync {
         let _ = order_no;
         Err(StoreError::Invalid("this store can't count rows yet".to_owned()))
     }
-    /// Amounts of the refunds of surplus payments that were requested at this account at or after `since`, at most
-    /// [`SURPLUS_REFUNDS_MAX`] of them, newest first.
-    async fn list_surplus_refunds(&self, account: &AccountRef, since: Timestamp) -> Result<Vec<Money>, StoreError>;
+    /// Amounts of the refunds of surplus payments that were requested at this account at or after `since`, newest first;
+    /// `None` when [`SURPLUS_REFUNDS_MAX`] refunds of any kind were requested since then: too many to be sure.
+    async fn list_surplus_refunds(
+        &self,
+        account: &AccountRef,
+        since: Timestamp,
+    ) -> Result<Option<Vec<Money>>, StoreError>;
     /// Search; ordered by order_no.
     async fn list_orders(&self, filter: &OrderFilter) -> Result<Vec<OrderRow>, StoreError>;
     /// The order of a payment, for notices that carry only the channel's number (index on `t_order_flow`, then on

@@ -14,6 +14,7 @@ use paidonce_order::timestamp::Timestamp;
 
 use super::Try;
 use crate::app::{Caller, Door};
+use crate::channel_settings::Breaker;
 use crate::error::AppError;
 use crate::ports::EffectStep;
 
@@ -91,19 +92,25 @@ impl Try<'_> {
     /// Why no further automatic refund of this account is allowed now. Counted in the log, so a restart forgets nothing; of
     /// nodes that decide in the same moment each may pass by one refund.
     async fn breaker_is_open(&self, payment: &PaymentRef, amount: Money) -> Result<Option<String>, AppError> {
-        let breaker = self.app.channel_settings().surplus.breaker;
         let since = self.app.clock().now().plus_micros(HOUR_MICROS.saturating_mul(-1));
         let refunds = self.app.store().list_surplus_refunds(&payment.account, since).await?;
-        let count = u32::try_from(refunds.len()).unwrap_or(u32::MAX);
-        let sum_minor = refunds.iter().fold(amount.amount_minor, |sum, refund| sum.saturating_add(refund.amount_minor));
-        if count >= breaker.refunds_per_hour_max {
-            return Ok(Some(format!("{count} automatic refunds within an hour")));
-        }
-        if sum_minor > breaker.minor_per_hour_max {
-            return Ok(Some(format!("automatic refunds of {sum_minor} minor units within an hour, with this one")));
-        }
-        Ok(None)
+        Ok(why_tripped(self.app.channel_settings().surplus.breaker, refunds.as_deref(), amount))
     }
+}
+
+/// Why a breaker forbids one more automatic refund of `amount` after those of the last hour, `None` standing for more refunds
+/// than can be counted: what can't be counted is not sent.
+fn why_tripped(breaker: Breaker, refunds: Option<&[Money]>, amount: Money) -> Option<String> {
+    let Some(refunds) = refunds else {
+        return Some("more refunds were asked for within an hour than can be counted".to_owned());
+    };
+    let count = u32::try_from(refunds.len()).unwrap_or(u32::MAX);
+    let sum_minor = refunds.iter().fold(amount.amount_minor, |sum, refund| sum.saturating_add(refund.amount_minor));
+    if count >= breaker.refunds_per_hour_max {
+        return Some(format!("{count} automatic refunds within an hour"));
+    }
+    (sum_minor > breaker.minor_per_hour_max)
+        .then(|| format!("automatic refunds of {sum_minor} minor units within an hour, with this one"))
 }
 
 /// Nobody has refunded, accepted or resolved it.
@@ -118,4 +125,17 @@ fn is_undecided(order: &Order, payment: &Payment) -> bool {
     let is_open = order.items.values().find(is_item).is_some_and(|item| item.is_open());
     let was_asked_for = payment.refunds.iter().any(|refund| !refund.derived);
     is_surplus && is_open && !was_asked_for
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guards the account's money when the log holds more requests than one page: a count that is not known is no licence.
+    #[test]
+    fn refunds_that_cannot_be_counted_trip_the_breaker() {
+        let boundless = Breaker { refunds_per_hour_max: u32::MAX, minor_per_hour_max: i64::MAX };
+        assert!(why_tripped(boundless, None, Money::fen(1)).is_some());
+        assert_eq!(why_tripped(boundless, Some(&[Money::fen(1)]), Money::fen(1)), None);
+    }
 }

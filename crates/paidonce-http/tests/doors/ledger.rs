@@ -255,8 +255,8 @@ impl Store for Ledger {
         Ok(self.book.lock().unwrap().flows.iter().filter(|flow| flow.order_no == *order_no).cloned().collect())
     }
 
-    async fn list_surplus_refunds(&self, _: &AccountRef, _: Timestamp) -> Result<Vec<Money>, StoreError> {
-        Ok(Vec::new())
+    async fn list_surplus_refunds(&self, _: &AccountRef, _: Timestamp) -> Result<Option<Vec<Money>>, StoreError> {
+        Ok(Some(Vec::new()))
     }
 
     async fn list_orders(&self, filter: &OrderFilter) -> Result<Vec<OrderRow>, StoreError> {

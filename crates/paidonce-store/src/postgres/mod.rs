@@ -83,7 +83,11 @@ impl Store for PostgresStore {
     async fn list_order_flows(&self, order_no: &OrderNo) -> Result<Vec<FlowRow>, StoreError> {
         queries::list_order_flows(self, order_no).await
     }
-    async fn list_surplus_refunds(&self, account: &AccountRef, since: Timestamp) -> Result<Vec<Money>, StoreError> {
+    async fn list_surplus_refunds(
+        &self,
+        account: &AccountRef,
+        since: Timestamp,
+    ) -> Result<Option<Vec<Money>>, StoreError> {
         queries::list_surplus_refunds(self, account, since).await
     }
     async fn count_rows(&self, order_no: &OrderNo) -> Result<RowCounts, StoreError> {

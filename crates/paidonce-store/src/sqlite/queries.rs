@@ -53,7 +53,7 @@ pub(crate) async fn list_surplus_refunds(
     store: &SqliteStore,
     account: &AccountRef,
     since: Timestamp,
-) -> Result<Vec<Money>, StoreError> {
+) -> Result<Option<Vec<Money>>, StoreError> {
     let sql = format!(
         "SELECT {EVENT} FROM events e WHERE e.event_type = 'RefundRequested' AND e.recorded_at >= $1
          ORDER BY e.recorded_at DESC LIMIT $2"
