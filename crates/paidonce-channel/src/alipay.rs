@@ -9,6 +9,7 @@
 
 pub mod account;
 mod api;
+pub(crate) mod bill;
 mod cert_sn;
 mod form;
 mod gateway;

@@ -21,13 +21,16 @@
 //! known here. What an error code means stands in `wxpay/api/codes.rs` and `alipay/api/codes.rs`, what follows from it for
 //! each question in `answer`.
 //!
+//! What a platform lists at the end of a day is [`bill`]: a reader is passed in, typed rows come out.
+//!
 //! Reading order: [`observation`] (what comes out), [`channel`] (the trait of listening), [`api`] (the trait of asking),
-//! [`accounts`] (the directory that gives a path its receiver), [`keys`], `wxpay/`, `alipay/`.
+//! [`accounts`] (the directory that gives a path its receiver), [`keys`], [`bill`], `wxpay/`, `alipay/`.
 
 pub mod accounts;
 pub mod alipay;
 mod answer;
 pub mod api;
+pub mod bill;
 pub mod channel;
 mod digest;
 mod evidence;

@@ -9,6 +9,7 @@
 
 pub mod account;
 mod api;
+pub(crate) mod bill;
 mod envelope;
 mod headers;
 mod notification;

@@ -15,6 +15,8 @@ mod api_answers_wxpay;
 mod api_codes;
 mod api_requests;
 mod api_signer;
+mod bills;
+mod bills_bad;
 mod corruption;
 mod gotchas_alipay;
 mod gotchas_wxpay;
