@@ -6,8 +6,9 @@ use paidonce_order::command::{OrderCommand, PaymentRef, RefundOrigin};
 use paidonce_order::ids::{AccountRef, ChannelTradeNo};
 use paidonce_order::money::Money;
 use paidonce_order::order::{ItemKind, Status};
+use paidonce_order::timestamp::Timestamp;
 use paidonce_store::StoreError;
-use paidonce_store::store::{EventRow, OnlyOpen, OrderFilter, RowCounts, Target};
+use paidonce_store::store::{Attempt, EventRow, OnlyOpen, OrderFilter, RowCounts, Target};
 use paidonce_tests::ledger::{
     Ledger, Place, account, open_work, order_no, pay_work, refund_work, stray_work, trade_no,
 };
@@ -21,6 +22,7 @@ on_every_store! {
     gauges_count_what_waits;
     automatic_refunds_of_an_account_are_found_by_their_time;
     the_feed_is_gapless_and_complete_while_eight_writers_append;
+    attempts_of_an_order_are_read_newest_first;
     a_cursor_that_no_page_gave_is_refused;
 }
 
@@ -262,4 +264,30 @@ async fn a_hole_in_the_log_is_an_error_and_never_skipped(ledger: Ledger) {
     ledger.try_execute("DELETE FROM events WHERE sequence = 1").await.expect("by force");
     assert!(matches!(ledger.store.read_feed("", 10).await, Err(StoreError::Corrupt(_))));
     assert!(matches!(ledger.store.find_order(&order_no("A")).await, Err(StoreError::Corrupt(_))));
+}
+
+/// What `explain` shows of the messages that changed nothing.
+async fn attempts_of_an_order_are_read_newest_first(ledger: Ledger) {
+    let at = |second: i64| Timestamp::from_micros((1_736_339_696 + second) * 1_000_000);
+    for (second, order) in [(1, "ORDER-1"), (3, "ORDER-1"), (2, "ORDER-1"), (4, "OTHER")] {
+        ledger.store.note_attempt(Attempt {
+            at: at(second),
+            account: account(),
+            order_no: Some(order_no(order)),
+            result: "duplicate".to_owned(),
+            detail: format!("push {second}"),
+        });
+    }
+    let number = order_no("ORDER-1");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let mut kept = ledger.store.list_attempts(&number, 10).await.expect("list");
+    while kept.len() < 3 && std::time::Instant::now() < deadline {
+        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+        kept = ledger.store.list_attempts(&number, 10).await.expect("list");
+    }
+    assert!(kept.iter().all(|attempt| attempt.order_no.as_ref() == Some(&number)), "{kept:?}");
+    let seconds = |attempts: &[Attempt]| -> Vec<String> { attempts.iter().map(|a| a.detail.clone()).collect() };
+    assert_eq!(seconds(&kept), ["push 3", "push 2", "push 1"]);
+    let newest = ledger.store.list_attempts(&number, 2).await.expect("list");
+    assert_eq!(seconds(&newest), ["push 3", "push 2"]);
 }

@@ -3,6 +3,7 @@
 //! Every story ends with `TestApp::finish`, which settles the deliveries and accuses: a hole in the log, a projection that
 //! is not a function of the events, a delivery that is still waiting.
 
+mod audit;
 mod bad_input;
 mod crashes;
 mod database_away;

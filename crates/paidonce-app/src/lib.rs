@@ -5,12 +5,13 @@
 //! Reading order: [`app`] (what is wired together), [`record`] (a verified notice becomes commands), [`open`],
 //! [`close`], [`refund`], [`profit_share`], [`items`] (what people and services ask for), [`asking`] (one question to a platform),
 //! [`query_payment`], [`query_refund`], [`channel_effects`] (the calls that events want), [`orders`] and [`view`] (what they
-//! see), [`subscribers`], [`accounts`] (keys that reload), [`error`].
+//! see), [`audit`], [`subscribers`], [`accounts`] (keys that reload), [`error`].
 
 pub mod accounts;
 pub mod api_key;
 pub mod app;
 pub mod asking;
+pub mod audit;
 pub mod channel_effects;
 pub mod channel_settings;
 pub mod clock;

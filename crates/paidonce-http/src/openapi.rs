@@ -1,6 +1,7 @@
 //! This API as an OpenAPI 3.1 document, made from the policy table and from the very types that are read and written.
 
 use actix_web::http::Method;
+use paidonce_app::audit::explain::Timeline;
 use paidonce_app::close::CloseOrder;
 use paidonce_app::items::OperatorNote;
 use paidonce_app::open::OpenOrder;
@@ -172,6 +173,7 @@ fn shapes(route: &Route, generator: &mut SchemaGenerator) -> Shapes {
         ("GET", "/v1/events") => read::<FeedView>(generator),
         ("GET", "/v1/effects") => read::<EffectPage>(generator),
         ("POST", path) if path.starts_with("/v1/effects/") => read::<EffectDone>(generator),
+        ("GET", "/v1/audit/orders/{order_no}/timeline") => read::<Timeline>(generator),
         ("GET", "/v1/subscribers") => read::<Subscribers>(generator),
         ("PUT", "/v1/subscribers/{name}") => {
             read::<SubscriberView>(generator).requesting(generator.subschema_for::<PutSubscriber>())

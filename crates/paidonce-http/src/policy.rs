@@ -143,6 +143,12 @@ pub static ROUTES: &[Route] = &[
     list(EFFECTS_QUERY, "/v1/effects", Inspect, "Business effects and channel calls, oldest first."),
     row(Method::POST, "/v1/effects/{effect_id}/requeue", Operate, "Send a dead effect again."),
     row(Method::POST, "/v1/effects/{effect_id}/discard", Operate, "Give an effect up, which frees its lane."),
+    row(
+        Method::GET,
+        "/v1/audit/orders/{order_no}/timeline",
+        Inspect,
+        "What happened to an order and why: events, effects, repeated and refused messages.",
+    ),
     row(Method::GET, "/v1/subscribers", Inspect, "Who gets business effects."),
     row(Method::PUT, "/v1/subscribers/{name}", Operate, "Add or change a subscriber; it hears of events from now on."),
     row(Method::DELETE, "/v1/subscribers/{name}", Operate, "Remove a subscriber and discard its unsent effects."),

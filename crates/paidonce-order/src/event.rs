@@ -12,6 +12,7 @@ use crate::ids::RefundNo;
 use crate::money::Money;
 use crate::order::Order;
 use crate::stray::Stray;
+use crate::timestamp::Timestamp;
 use crate::upcast;
 
 /// An event of the `Order` aggregate.
@@ -226,6 +227,63 @@ impl OrderEvent {
             Self::FactConflicted(_) => "FactConflicted",
             Self::FactFlagged(_) => "FactFlagged",
             Self::ItemResolved { .. } => "ItemResolved",
+        }
+    }
+}
+
+impl OrderEvent {
+    /// When it happened, by the channel's clock; `None` for what the channel did not say.
+    #[must_use]
+    pub const fn occurred_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::PaymentConfirmed(fact) | Self::PaymentParked(fact) | Self::SurplusPaymentRecorded { fact, .. } => {
+                Some(fact.occurred_at)
+            }
+            Self::RefundConfirmed { fact, .. }
+            | Self::RefundFailed { fact }
+            | Self::RefundStalled { fact }
+            | Self::RefundParked(fact)
+            | Self::RefundSplit { fact, .. }
+            | Self::RefundNumberTaken { fact, .. } => Some(fact.occurred_at),
+            Self::ProfitShareConfirmed(fact) | Self::ProfitShareReturned(fact) | Self::ProfitShareParked(fact) => {
+                Some(fact.occurred_at)
+            }
+            Self::AttemptClosed(fact) => Some(fact.occurred_at),
+            Self::FactConflicted(fact) | Self::FactFlagged(fact) => Some(fact.occurred_at),
+            Self::OrderOpened(_)
+            | Self::SurplusAccepted { .. }
+            | Self::RefundRequested { .. }
+            | Self::ProfitShareFollowed { .. }
+            | Self::OrderClosed { .. }
+            | Self::ItemResolved { .. } => None,
+        }
+    }
+
+    /// Money that the event is about, as it was stated or asked for.
+    #[must_use]
+    pub const fn amount(&self) -> Option<Money> {
+        match self {
+            Self::OrderOpened(terms) => Some(terms.amount),
+            Self::PaymentConfirmed(fact) | Self::PaymentParked(fact) | Self::SurplusPaymentRecorded { fact, .. } => {
+                Some(fact.amount)
+            }
+            Self::SurplusAccepted { amount, .. }
+            | Self::RefundRequested { amount, .. }
+            | Self::RefundConfirmed { amount, .. } => Some(*amount),
+            Self::RefundFailed { fact }
+            | Self::RefundStalled { fact }
+            | Self::RefundParked(fact)
+            | Self::RefundSplit { fact, .. }
+            | Self::RefundNumberTaken { fact, .. } => Some(fact.amount.stated()),
+            Self::ProfitShareConfirmed(fact) | Self::ProfitShareReturned(fact) | Self::ProfitShareParked(fact) => {
+                Some(fact.amount)
+            }
+            Self::ProfitShareFollowed { .. }
+            | Self::AttemptClosed(_)
+            | Self::OrderClosed { .. }
+            | Self::FactConflicted(_)
+            | Self::FactFlagged(_)
+            | Self::ItemResolved { .. } => None,
         }
     }
 }

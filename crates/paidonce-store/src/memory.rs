@@ -221,6 +221,10 @@ impl Store for MemoryStore {
         self.shared.tables().note_attempt(attempt);
     }
 
+    async fn list_attempts(&self, order_no: &OrderNo, limit: u32) -> Result<Vec<Attempt>, StoreError> {
+        Ok(self.shared.tables().attempts_of(order_no, limit))
+    }
+
     async fn gauges(&self) -> Result<Gauges, StoreError> {
         let counts = self.shared.tables().gauge_counts();
         Ok(Gauges { queue_depth: self.writer.queue_depth(), ..search::gauges(&counts) })

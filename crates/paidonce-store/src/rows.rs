@@ -7,7 +7,7 @@ use paidonce_order::project::{FlowRow, OrderRow};
 
 use crate::backend::StoredKey;
 use crate::columns::{Columns, parsed, word};
-use crate::store::{EffectRow, EventRow, Head, ItemRow, StoreError, Subscriber};
+use crate::store::{Attempt, EffectRow, EventRow, Head, ItemRow, StoreError, Subscriber};
 
 /// Why a read failed, from the driver's error.
 pub(crate) fn read_error(error: sqlx::Error) -> StoreError {
@@ -116,6 +116,20 @@ pub(crate) fn item(row: &impl Columns) -> Result<ItemRow, StoreError> {
         state: row.text("state")?,
         opened_at: row.time("opened_at")?,
         closed_at: row.maybe_time("closed_at")?,
+    })
+}
+
+/// Columns of [`attempt`].
+pub(crate) const ATTEMPT: &str = "at, channel, account, order_no, result, detail";
+
+/// A row of `t_attempt`.
+pub(crate) fn attempt(row: &impl Columns) -> Result<Attempt, StoreError> {
+    Ok(Attempt {
+        at: row.time("at")?,
+        account: account_ref(&row.text("channel")?, &row.text("account")?)?,
+        order_no: row.maybe_text("order_no")?.as_deref().map(order_no).transpose()?,
+        result: row.text("result")?,
+        detail: row.text("detail")?,
     })
 }
 

@@ -409,6 +409,9 @@ pub trait Store: Send + Sync {
     /// Adds an attempt (duplicate or refusal) to `t_attempt`; best effort, bounded queue, never waits.
     fn note_attempt(&self, attempt: Attempt);
 
+    /// Attempts of this order as far as they are kept, newest first, at most `limit`.
+    async fn list_attempts(&self, order_no: &OrderNo, limit: u32) -> Result<Vec<Attempt>, StoreError>;
+
     /// Counts for metrics and health: see [`Gauges`].
     async fn gauges(&self) -> Result<Gauges, StoreError>;
     /// Can this node write now? `Err` says why not (for `/readyz`).

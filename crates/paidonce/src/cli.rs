@@ -66,6 +66,8 @@ pub enum Command {
     Import(commands::import::ImportArgs),
     /// Move the whole ledger from the embedded database to PostgreSQL.
     Copy(commands::copy::CopyArgs),
+    /// Prove the books: explain an order.
+    Audit(commands::audit::AuditArgs),
     /// Inspect the configuration.
     #[command(subcommand)]
     Config(commands::config::ConfigCommand),
@@ -86,6 +88,7 @@ impl Command {
             | Self::Subscribers(_)
             | Self::Import(_)
             | Self::Copy(_)
+            | Self::Audit(_)
             | Self::Config(_) => telemetry::SERVICE_FILTER,
         }
     }

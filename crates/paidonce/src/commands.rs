@@ -4,6 +4,7 @@ use crate::cli::{Cli, Command};
 use crate::config::Environment;
 use crate::exit::Exit;
 
+pub mod audit;
 pub mod config;
 pub mod copy;
 pub mod demo;
@@ -33,6 +34,7 @@ pub async fn run(cli: Cli, env: &Environment) -> anyhow::Result<Exit> {
         Command::Subscribers(args) => subscribers::run(args).await,
         Command::Import(args) => import::run(args, file, env).await,
         Command::Copy(args) => copy::run(args, file, env).await,
+        Command::Audit(args) => audit::run(args).await,
         Command::Config(command) => config::run(&command, file, env),
     }
 }

@@ -7,6 +7,7 @@ use crate::deadline::{in_platform_time, in_time};
 use crate::policy;
 use crate::problem::{self, Problem};
 
+pub(crate) mod audit;
 mod callbacks;
 pub(crate) mod effects;
 mod events;
@@ -66,6 +67,7 @@ fn configure_ledger(config: &mut ServiceConfig) {
         .service(resource("/v1/effects").route(get().to(in_time(effects::list))))
         .service(resource("/v1/effects/{effect_id}/requeue").route(post().to(in_time(effects::requeue))))
         .service(resource("/v1/effects/{effect_id}/discard").route(post().to(in_time(effects::discard))))
+        .service(resource("/v1/audit/orders/{order_no}/timeline").route(get().to(in_time(audit::timeline))))
         .service(resource("/v1/subscribers").route(get().to(in_time(subscribers::list))))
         .service(
             resource("/v1/subscribers/{name}")

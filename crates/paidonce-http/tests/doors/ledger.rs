@@ -366,6 +366,11 @@ impl Store for Ledger {
         self.book.lock().unwrap().attempts.push(attempt);
     }
 
+    async fn list_attempts(&self, order_no: &OrderNo, _limit: u32) -> Result<Vec<Attempt>, StoreError> {
+        let attempts = self.attempts().into_iter().rev();
+        Ok(attempts.filter(|attempt| attempt.order_no.as_ref() == Some(order_no)).collect())
+    }
+
     async fn gauges(&self) -> Result<Gauges, StoreError> {
         if *self.mood.lock().unwrap() == Mood::Away {
             return Err(StoreError::Unavailable("connection refused".to_owned()));

@@ -272,6 +272,14 @@ impl Tables {
         }
     }
 
+    pub(super) fn attempts_of(&self, order_no: &OrderNo, limit: u32) -> Vec<Attempt> {
+        let of_order = self.attempts.iter().filter(|attempt| attempt.order_no.as_ref() == Some(order_no));
+        let mut attempts: Vec<Attempt> = of_order.cloned().collect();
+        attempts.sort_by_key(|attempt| std::cmp::Reverse(attempt.at));
+        attempts.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        attempts
+    }
+
     /// The counts that the databases' gauges select.
     pub(super) fn gauge_counts(&self) -> Vec<(String, i64)> {
         let mut counts: BTreeMap<String, i64> = BTreeMap::new();

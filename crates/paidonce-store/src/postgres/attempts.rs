@@ -1,12 +1,14 @@
-//! Where attempts go to.
+//! Where attempts go to, and where they are read.
 
 use async_trait::async_trait;
+use paidonce_order::ids::OrderNo;
 use sqlx::PgPool;
 use uuid::Uuid;
 
 pub(crate) use crate::attempts::Attempts;
 use crate::attempts::{AttemptSink, QUEUE_MAX, newest, oldest_kept};
-use crate::rows::read_error;
+use crate::postgres::PostgresStore;
+use crate::rows::{self, ATTEMPT, all, read_error};
 use crate::store::{Attempt, StoreError};
 
 #[async_trait]
@@ -46,4 +48,16 @@ impl AttemptSink for PgPool {
         .map(|_| ())
         .map_err(read_error)
     }
+}
+
+/// Attempts of one order, newest first. Reads t_attempt_order_idx.
+pub(crate) async fn list_attempts(
+    store: &PostgresStore,
+    order_no: &OrderNo,
+    limit: u32,
+) -> Result<Vec<Attempt>, StoreError> {
+    let sql = format!("SELECT {ATTEMPT} FROM t_attempt WHERE order_no = $1 ORDER BY at DESC, attempt_id DESC LIMIT $2");
+    let query = sqlx::query(&sql).bind(order_no.as_str()).bind(i64::from(limit));
+    let rows = query.fetch_all(&store.pool).await.map_err(read_error)?;
+    all(&rows, rows::attempt)
 }

@@ -169,6 +169,9 @@ impl Store for PostgresStore {
     fn note_attempt(&self, attempt: Attempt) {
         self.attempts.note(attempt);
     }
+    async fn list_attempts(&self, order_no: &OrderNo, limit: u32) -> Result<Vec<Attempt>, StoreError> {
+        attempts::list_attempts(self, order_no, limit).await
+    }
     async fn gauges(&self) -> Result<Gauges, StoreError> {
         let gauges = queries::gauges(self).await?;
         Ok(Gauges { queue_depth: self.writer.queue_depth(), attempts_dropped: self.attempts.dropped(), ..gauges })

@@ -1,13 +1,15 @@
-//! Where attempts go to.
+//! Where attempts go to, and where they are read.
 
 use async_trait::async_trait;
+use paidonce_order::ids::OrderNo;
 use serde_json::json;
 use uuid::Uuid;
 
 use super::connect::WriteConnection;
 pub(crate) use crate::attempts::Attempts;
 use crate::attempts::{AttemptSink, QUEUE_MAX, newest, oldest_kept};
-use crate::rows::read_error;
+use crate::rows::{self, ATTEMPT, all, read_error};
+use crate::sqlite::SqliteStore;
 use crate::store::{Attempt, StoreError};
 
 #[async_trait]
@@ -49,4 +51,16 @@ impl AttemptSink for WriteConnection {
         .map(|_| ())
         .map_err(read_error)
     }
+}
+
+/// Attempts of one order, newest first. Reads t_attempt_order_idx.
+pub(crate) async fn list_attempts(
+    store: &SqliteStore,
+    order_no: &OrderNo,
+    limit: u32,
+) -> Result<Vec<Attempt>, StoreError> {
+    let sql = format!("SELECT {ATTEMPT} FROM t_attempt WHERE order_no = $1 ORDER BY at DESC, attempt_id DESC LIMIT $2");
+    let query = sqlx::query(&sql).bind(order_no.as_str()).bind(i64::from(limit));
+    let rows = query.fetch_all(&store.read).await.map_err(read_error)?;
+    all(&rows, rows::attempt)
 }
