@@ -153,6 +153,7 @@ pub fn open_work(number: &str) -> Work {
         expires_at: None,
         supersedes: None,
         sub_mchid: None,
+        combine: None,
     };
     job(number, OrderCommand::OpenOrder(terms))
 }

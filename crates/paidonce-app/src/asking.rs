@@ -9,7 +9,7 @@ use paidonce_channel::api::{
     ApiAnswer, ApiCall, Ask, Doubt, PaymentState, RefundNumbers, RefundState, Refusal, Reply, ReplyState,
 };
 use paidonce_channel::{Notice, Verified};
-use paidonce_order::command::{FlagFact, OrderCommand, PaymentRef};
+use paidonce_order::command::{Combine, FlagFact, OrderCommand, PaymentRef};
 use paidonce_order::ids::{AccountRef, Channel, OrderNo, RefundNo};
 use paidonce_order::order::{Order, ParkedFact, Payment, RefundState as BookedState};
 use paidonce_order::timestamp::Timestamp;
@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::api_key::sha256_of_parts;
 use crate::app::App;
+use crate::combine;
 use crate::error::AppError;
 
 /// Refunds of one payment that are asked about when the payment's answer speaks of refunds: WeChat Pay allows 50.
@@ -96,16 +97,21 @@ pub(crate) struct Desk<'a> {
     pub(crate) order_no: &'a OrderNo,
     /// Of the order's terms.
     pub(crate) sub_mchid: Option<&'a str>,
+    /// Of the order's terms: how its payment stands is asked of the whole.
+    pub(crate) combine: Option<&'a Combine>,
 }
 
 impl<'a> Desk<'a> {
     pub(crate) fn new(account: &'a AccountRef, order_no: &'a OrderNo, order: &'a Order) -> Self {
-        let of_terms = order.terms.as_ref().and_then(|terms| terms.sub_mchid.as_deref());
-        let sub_mchid = match account.channel {
-            Channel::Wxpay => of_terms,
-            Channel::Alipay => None,
-        };
-        Self { account, order_no, sub_mchid }
+        let terms = order.terms.as_ref().filter(|_| account.channel == Channel::Wxpay);
+        let sub_mchid = terms.and_then(|terms| terms.sub_mchid.as_deref());
+        let combine = terms.and_then(|terms| terms.combine.as_ref());
+        Self { account, order_no, sub_mchid, combine }
+    }
+
+    /// The account whose credentials a question about the payment needs.
+    pub(crate) fn asker(&self) -> &'a AccountRef {
+        self.combine.map_or(self.account, |combine| &combine.account)
     }
 }
 
@@ -127,9 +133,13 @@ pub(crate) struct FinalWord<S> {
 impl App {
     /// Puts one question. Nothing is recorded yet.
     pub(crate) async fn put<S>(&self, desk: Desk<'_>, ask: Ask, fitting: fn(ReplyState) -> Option<S>) -> Heard<S> {
-        let Some(client) = self.client_for(desk.account) else { return Heard::NotAsked };
+        let account = match &ask {
+            Ask::CombinePayment { .. } | Ask::CloseCombine { .. } => desk.asker(),
+            _one_order => desk.account,
+        };
+        let Some(client) = self.client_for(account) else { return Heard::NotAsked };
         let call = ApiCall { sub_mchid: desk.sub_mchid.map(ToOwned::to_owned), ask };
-        match client.ask(desk.account, &call).await {
+        match client.ask(account, &call).await {
             ApiAnswer::Refused(refusal) => Heard::Refused(refusal),
             ApiAnswer::Unknown(doubt) => Heard::Unknown(doubt),
             ApiAnswer::Final(reply) => {
@@ -145,14 +155,27 @@ impl App {
         }
     }
 
-    /// Asks how the payment of an order stands at an account, by our number, and records the answer. When the answer
+    /// Whether the payment of an order can be asked about.
+    pub(crate) fn can_ask(&self, desk: Desk<'_>) -> bool {
+        self.client_for(desk.asker()).is_some()
+    }
+
+    /// Asks how the payment of an order stands at an account, by our number. A part of a combine payment is asked about with
+    /// the others, and the answer's notice speaks of all.
+    pub(crate) async fn ask_payment(&self, desk: Desk<'_>) -> Heard<PaymentState> {
+        match desk.combine {
+            None => self.put(desk, Ask::Payment { order_no: desk.order_no.clone() }, payment_state).await,
+            Some(combine) => combine::part_of(desk, combine, self.ask_combine(desk, combine).await),
+        }
+    }
+
+    /// [`App::ask_payment`], and records the answer. When the answer
     /// speaks of refunds, those that are not final are asked about too: the payment's own answer never says how much.
     ///
     /// Errors: the answer could not be recorded.
     pub(crate) async fn look_at_payment(&self, desk: Desk<'_>) -> Result<AccountAnswer<PaymentOutcome>, AppError> {
         let asked_at = self.clock().now();
-        let ask = Ask::Payment { order_no: desk.order_no.clone() };
-        let heard = self.put(desk, ask, payment_state).await;
+        let heard = self.ask_payment(desk).await;
         self.take_payment(desk, heard, asked_at).await
     }
 
@@ -204,7 +227,8 @@ impl App {
         heard: Heard<RefundState>,
         asked_at: Timestamp,
     ) -> Result<AccountAnswer<RefundAnswered>, AppError> {
-        let (state, mut answer) = self.take(desk, heard, asked_at).await?;
+        // A refund is asked about at its own account, whatever its payment was a part of.
+        let (state, mut answer) = self.take(Desk { combine: None, ..desk }, heard, asked_at).await?;
         answer.outcome = match state {
             Ok(RefundState::Succeeded) => RefundAnswered::Succeeded,
             Ok(RefundState::Failed) => RefundAnswered::Failed,
@@ -268,7 +292,7 @@ impl App {
                 Err(NoAnswer::Unknown)
             }
             Heard::NotAsked => {
-                answer.detail = Some(cannot_ask(desk.account));
+                answer.detail = Some(cannot_ask(desk.asker()));
                 Err(NoAnswer::NotAsked)
             }
         };
@@ -387,13 +411,21 @@ pub(crate) fn cannot_ask(account: &AccountRef) -> String {
 pub(crate) fn payment_state(state: ReplyState) -> Option<PaymentState> {
     match state {
         ReplyState::Payment(state) => Some(state),
-        ReplyState::Refund(_) | ReplyState::Close(_) | ReplyState::Share(_) | ReplyState::Certificates(_) => None,
+        ReplyState::Refund(_)
+        | ReplyState::Combine(_)
+        | ReplyState::Close(_)
+        | ReplyState::Share(_)
+        | ReplyState::Certificates(_) => None,
     }
 }
 
 pub(crate) fn refund_state(state: ReplyState) -> Option<RefundState> {
     match state {
         ReplyState::Refund(state) => Some(state),
-        ReplyState::Payment(_) | ReplyState::Close(_) | ReplyState::Share(_) | ReplyState::Certificates(_) => None,
+        ReplyState::Payment(_)
+        | ReplyState::Combine(_)
+        | ReplyState::Close(_)
+        | ReplyState::Share(_)
+        | ReplyState::Certificates(_) => None,
     }
 }

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::app::{Answer, App, Asked, Caller};
-use crate::asking::{Desk, Heard, payment_state};
+use crate::asking::{Desk, Heard};
 use crate::error::AppError;
 use crate::open::check_text;
 use crate::view::OrderView;
@@ -93,10 +93,11 @@ impl App {
         let accounts = order.terms.iter().flat_map(|terms| &terms.accounts);
         let (mut closed, mut problem) = (Closed::new(), None);
         for account in accounts.filter(|account| !order.attempts_closed.contains(*account)) {
-            if self.client_for(account).is_none() {
+            let desk = Desk::new(account, order_no, order);
+            if !self.can_ask(desk) {
                 continue;
             }
-            match self.close_attempt(Desk::new(account, order_no, order)).await? {
+            match self.close_attempt(desk).await? {
                 Attempt::Closed(said) => closed.push((account.clone(), said)),
                 Attempt::NotFound => {}
                 Attempt::Paid => {
@@ -131,10 +132,12 @@ impl App {
 
     /// Steps 1 and 2 at one account.
     pub(crate) async fn close_attempt(&self, desk: Desk<'_>) -> Result<Attempt, AppError> {
-        let closing = self.put(desk, Ask::Close { order_no: desk.order_no.clone() }, close_state).await;
+        let closing = match desk.combine {
+            None => self.put(desk, Ask::Close { order_no: desk.order_no.clone() }, close_state).await,
+            Some(combine) => self.close_combine(desk, combine).await,
+        };
         let asked_at = self.clock().now();
-        let ask = Ask::Payment { order_no: desk.order_no.clone() };
-        let heard = self.put(desk, ask, payment_state).await;
+        let heard = self.ask_payment(desk).await;
         let state = match &heard {
             Heard::Final(word) => word.state,
             Heard::Unknown(doubt) => return Ok(Attempt::Open(format!("{}: {}", doubt.code, doubt.detail))),
@@ -146,7 +149,7 @@ impl App {
                 self.take_payment(desk, heard, asked_at).await?;
                 Ok(Attempt::Paid)
             }
-            PaymentState::Closed if says_unpaid(&heard) => Ok(Attempt::Closed(Box::new(heard))),
+            PaymentState::Closed if says_unpaid(desk, &heard) => Ok(Attempt::Closed(Box::new(heard))),
             // Alipay calls a paid trade closed once all of it went back: that it was paid wins.
             PaymentState::Closed => {
                 self.take_payment(desk, heard, asked_at).await?;
@@ -175,12 +178,13 @@ fn still_open(order_no: &OrderNo, account: &AccountRef, why: &str) -> String {
     format!("order {order_no} may still be paid through {account}, so it stays open: {why}")
 }
 
-/// Whether a closed order was never paid, in the words of the notice itself.
-fn says_unpaid(heard: &Heard<PaymentState>) -> bool {
+/// Whether a closed order was never paid, in the words of the notice itself; it may speak of other orders too.
+fn says_unpaid(desk: Desk<'_>, heard: &Heard<PaymentState>) -> bool {
     match heard {
         Heard::Final(word) => {
-            let mut said = word.notice.get().observations.iter();
-            said.any(|observation| matches!(observation.fact, Fact::AttemptClosed(_)))
+            let said = word.notice.get().observations.iter();
+            let mut of_order = said.filter(|observation| observation.order_no.as_ref() == Some(desk.order_no));
+            of_order.any(|observation| matches!(observation.fact, Fact::AttemptClosed(_)))
         }
         Heard::Refused(_) | Heard::Unknown(_) | Heard::NotAsked => false,
     }
@@ -208,9 +212,13 @@ fn refused(refusal: &paidonce_channel::api::Refusal) -> Attempt {
     }
 }
 
-fn close_state(state: ReplyState) -> Option<CloseState> {
+pub(crate) fn close_state(state: ReplyState) -> Option<CloseState> {
     match state {
         ReplyState::Close(state) => Some(state),
-        ReplyState::Payment(_) | ReplyState::Refund(_) | ReplyState::Share(_) | ReplyState::Certificates(_) => None,
+        ReplyState::Payment(_)
+        | ReplyState::Combine(_)
+        | ReplyState::Refund(_)
+        | ReplyState::Share(_)
+        | ReplyState::Certificates(_) => None,
     }
 }

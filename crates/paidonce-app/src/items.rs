@@ -222,5 +222,6 @@ fn terms_of_parked(order: &Order, item: &ItemRow, by: &Operator) -> Result<Terms
         expires_at: None,
         supersedes: None,
         sub_mchid: None,
+        combine: None,
     })
 }

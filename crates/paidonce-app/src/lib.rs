@@ -16,6 +16,7 @@ pub mod channel_effects;
 pub mod channel_settings;
 pub mod clock;
 pub mod close;
+mod combine;
 pub mod error;
 pub mod items;
 pub mod open;

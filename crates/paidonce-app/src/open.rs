@@ -1,6 +1,6 @@
 //! Opening an order, and replacing an earlier attempt.
 
-use paidonce_order::command::{OrderCommand, Terms};
+use paidonce_order::command::{Combine, OrderCommand, Terms};
 use paidonce_order::decide::decide;
 use paidonce_order::ids::{AccountRef, OrderNo};
 use paidonce_order::money::{Currency, Money};
@@ -43,6 +43,10 @@ pub struct OpenOrder {
     /// Whose order it is at WeChat Pay, when the account is a service provider's: the platform is asked with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_mchid: Option<String>,
+    /// The WeChat Pay combine payment that the order is a part of. The platform knows such an order only by that number: it is
+    /// asked about, and closed, together with the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub combine: Option<Combine>,
 }
 
 impl App {
@@ -79,6 +83,10 @@ impl App {
                 format!("{unknown} is not configured here: its notifications could not be verified"),
             ));
         }
+        let of_combine = request.combine.as_ref().map(|combine| &combine.account);
+        if let Some(unknown) = of_combine.filter(|account| !self.accounts().knows(account)) {
+            return Err(AppError::invalid("combine", format!("{unknown} is not configured here: it could not be asked")));
+        }
         if let Some(description) = &request.description {
             check_text("description", description, DESCRIPTION_CHARS_MAX)?;
         }
@@ -93,6 +101,7 @@ impl App {
             expires_at: Some(expires_at),
             supersedes: request.supersedes.clone(),
             sub_mchid: request.sub_mchid.clone(),
+            combine: request.combine.clone(),
         })
     }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use paidonce_order::ids::{AccountRef, OrderNo};
+use paidonce_order::ids::OrderNo;
 use paidonce_order::order::{Order, Status};
 use paidonce_order::timestamp::Timestamp;
 use paidonce_store::store::SubmitError;
@@ -80,8 +80,9 @@ impl App {
     ) -> Result<PaymentQuery, AppError> {
         let order = self.get_order_state(order_no).await?;
         let accounts = accounts_of(&order);
-        if !accounts.iter().any(|account| self.client_for(account).is_some()) {
-            return Err(AppError::ChannelNotConfigured { problem: nobody_can_ask(&accounts) });
+        let desks: Vec<Desk<'_>> = accounts.iter().map(|account| Desk::new(account, order_no, &order)).collect();
+        if !desks.iter().any(|desk| self.can_ask(*desk)) {
+            return Err(AppError::ChannelNotConfigured { problem: nobody_can_ask(&desks) });
         }
         tracing::debug!(%order_no, actor = caller.actor.as_deref(), "the platforms are asked on request");
         let (answers, reused) = match self.questions.turn(order_no, self.clock().now(), self.channel_settings().fresh) {
@@ -198,7 +199,7 @@ async fn shared(mut answer: watch::Receiver<Option<Shared>>) -> Shared {
 }
 
 /// One sentence for all of them.
-fn nobody_can_ask(accounts: &[AccountRef]) -> String {
-    let problems: Vec<String> = accounts.iter().map(cannot_ask).collect();
+fn nobody_can_ask(desks: &[Desk<'_>]) -> String {
+    let problems: Vec<String> = desks.iter().map(|desk| cannot_ask(desk.asker())).collect();
     problems.join("; ")
 }

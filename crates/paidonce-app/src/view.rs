@@ -2,7 +2,7 @@
 //!
 //! Promise: names and meanings are public. Amounts are minor units beside their currency, times are RFC 3339 in UTC.
 
-use paidonce_order::command::{PaymentFact, RefundOrigin, ShareFact, ShareKind};
+use paidonce_order::command::{Combine, PaymentFact, RefundOrigin, ShareFact, ShareKind};
 use paidonce_order::event::SurplusReason;
 use paidonce_order::ids::{AccountRef, Channel};
 use paidonce_order::order::{
@@ -47,6 +47,8 @@ pub struct OrderView {
     pub supersedes: Option<String>,
     /// Whose order it is, when its WeChat Pay account is a service provider's.
     pub sub_mchid: Option<String>,
+    /// The WeChat Pay combine payment that it is a part of.
+    pub combine: Option<Combine>,
     /// Why it was closed, when it was.
     pub close_reason: Option<String>,
     /// When it was paid, by the channel's clock.
@@ -419,6 +421,7 @@ impl OrderView {
             expires_at: terms.and_then(|terms| terms.expires_at),
             supersedes: terms.and_then(|terms| terms.supersedes.as_ref()).map(OrderNo::to_string),
             sub_mchid: terms.and_then(|terms| terms.sub_mchid.clone()),
+            combine: terms.and_then(|terms| terms.combine.clone()),
             close_reason: order.close_reason.clone(),
             pay_time: settling.map(|payment| payment.fact.occurred_at),
             channel_trade_no: settling.map(|payment| payment.fact.payment.channel_trade_no.to_string()),

@@ -169,14 +169,15 @@ pub(crate) fn resolve(meaning: Option<Meaning>, code: &Code<'_>, ask: &Ask, answ
         (Some(Meaning::Mistake), _)
         | (Some(Meaning::NotFound), Ask::Refund(_) | Ask::Certificates)
         | (Some(Meaning::NotUnpaid), Ask::Refund(_)) => return person(),
-        (Some(Meaning::NotFound), Ask::Payment { .. } | Ask::PaymentByTradeNo { .. } | Ask::CombinePayment { .. }) => {
+        (Some(Meaning::NotFound), Ask::Payment { .. } | Ask::PaymentByTradeNo { .. }) => {
             ReplyState::Payment(PaymentState::NotFound)
         }
+        (Some(Meaning::NotFound), Ask::CombinePayment { .. }) => ReplyState::Combine(None),
         (Some(Meaning::NotFound), Ask::RefundState(_)) => ReplyState::Refund(RefundState::NotFound),
-        (Some(Meaning::NotFound), Ask::Close { .. }) => ReplyState::Close(CloseState::NotFound),
+        (Some(Meaning::NotFound), Ask::Close { .. } | Ask::CloseCombine { .. }) => ReplyState::Close(CloseState::NotFound),
         (Some(Meaning::NotFound), Ask::Share { .. }) => ReplyState::Share(ShareState::NotFound),
-        (Some(Meaning::NotUnpaid), Ask::Close { .. }) => ReplyState::Close(CloseState::MaybePaid),
-        (Some(Meaning::AlreadyClosed), Ask::Close { .. }) => ReplyState::Close(CloseState::Closed),
+        (Some(Meaning::NotUnpaid), Ask::Close { .. } | Ask::CloseCombine { .. }) => ReplyState::Close(CloseState::MaybePaid),
+        (Some(Meaning::AlreadyClosed), Ask::Close { .. } | Ask::CloseCombine { .. }) => ReplyState::Close(CloseState::Closed),
         (Some(Meaning::BalanceShort), Ask::Refund(refund)) => {
             let said = vec![not_refunded(refund, RefundOutcome::Stalled, answering.now())];
             let state = ReplyState::Refund(RefundState::BalanceShort);

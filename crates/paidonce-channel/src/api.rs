@@ -10,7 +10,7 @@
 use std::fmt;
 
 use paidonce_order::command::PaymentRef;
-use paidonce_order::ids::{AccountRef, ChannelTradeNo, OrderNo, RefundNo};
+use paidonce_order::ids::{AccountRef, ChannelTradeNo, CombineNo, OrderNo, RefundNo};
 use paidonce_order::money::Money;
 use paidonce_order::timestamp::Timestamp;
 
@@ -43,7 +43,14 @@ pub enum Ask {
     /// All sub-orders of a WeChat Pay combine payment. Alipay has none: [`ApiAnswer::Refused`] without a call.
     CombinePayment {
         /// combine_out_trade_no.
-        combine_out_trade_no: String,
+        combine_out_trade_no: CombineNo,
+    },
+    /// Close an unpaid WeChat Pay combine payment as a whole; the query of it names its parts. Alipay has none.
+    CloseCombine {
+        /// combine_out_trade_no.
+        combine_out_trade_no: CombineNo,
+        /// What the platform said of it.
+        known: KnownCombine,
     },
     /// What became of this refund?
     RefundState(RefundNumbers),
@@ -216,6 +223,8 @@ pub enum ReplyState {
     Payment(PaymentState),
     /// Of a refund.
     Refund(RefundState),
+    /// Of a combine payment; `None` when the platform has no such payment (yet).
+    Combine(Option<KnownCombine>),
     /// Of a close.
     Close(CloseState),
     /// Of a profit share.
@@ -238,6 +247,30 @@ pub enum PaymentState {
     Closed,
     /// The platform has no such order (yet): pending, never failed.
     NotFound,
+}
+
+/// A combine payment, as the platform knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownCombine {
+    /// combine_appid: a close must repeat it.
+    pub combine_appid: String,
+    /// Its parts; also those that are not ours.
+    pub sub_orders: Vec<SubOrder>,
+}
+
+/// One part of a combine payment: it stands for itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubOrder {
+    /// mchid.
+    pub mchid: String,
+    /// sub_mchid, under a service provider.
+    pub sub_mchid: Option<String>,
+    /// out_trade_no.
+    pub out_trade_no: String,
+    /// How it stands; `None` for a part that is not ours.
+    pub state: Option<PaymentState>,
+    /// The platform's own word for it.
+    pub trade_state: String,
 }
 
 /// Of a refund.

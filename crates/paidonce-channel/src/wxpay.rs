@@ -5,11 +5,12 @@
 //! | read the signature headers, find the key, check time and signature over the raw bytes | `headers` | 401 |
 //! | read the envelope, open the resource | `envelope` | 400, or kept and refused |
 //! | whose is it | `ownership` | 403 |
-//! | read the plaintext: payment, refund, share | `payment`, `refund`, `share` | kept as strays |
+//! | read the plaintext: payment, combine payment, refund, share | `payment`, `combine`, `refund`, `share` | kept as strays |
 
 pub mod account;
 mod api;
 pub(crate) mod bill;
+mod combine;
 mod envelope;
 mod headers;
 mod notification;

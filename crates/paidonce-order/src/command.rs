@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::OrderError;
-use crate::ids::{AccountRef, ChannelTradeNo, Digest, OrderNo, RefundNo};
+use crate::ids::{AccountRef, ChannelTradeNo, CombineNo, Digest, OrderNo, RefundNo};
 use crate::money::Money;
 use crate::timestamp::Timestamp;
 
@@ -94,6 +94,18 @@ pub struct Terms {
     /// Whose order it is at WeChat Pay when our account is a service provider's: without it the platform can't be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_mchid: Option<String>,
+    /// The WeChat Pay combine payment that the order is a part of: the platform knows it by that number alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub combine: Option<Combine>,
+}
+
+/// A WeChat Pay combine payment: one payer, one cash desk, several orders.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Combine {
+    /// Whose payment it is (combine_mchid); it may be another of our accounts than the order's.
+    pub account: AccountRef,
+    /// Its number.
+    pub combine_out_trade_no: CombineNo,
 }
 
 /// Names one payment: the account it came in through and the channel's number.

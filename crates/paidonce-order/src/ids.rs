@@ -135,6 +135,10 @@ text_id! {
     OrderNo, "order_no", ORDER_NO_BYTES_MAX, "letters, digits and _-|*@", order_no_char
 }
 text_id! {
+    /// The merchant's number (combine_out_trade_no) of a whole WeChat Pay combine payment; each of its parts has an order number of its own.
+    CombineNo, "combine_out_trade_no", ORDER_NO_BYTES_MAX, "letters, digits and _-|*@", order_no_char
+}
+text_id! {
     /// Our refund number (WeChat out_refund_no, Alipay out_request_no / out_biz_no).
     RefundNo, "refund_no", ORDER_NO_BYTES_MAX, "letters, digits and _-|*@", order_no_char
 }

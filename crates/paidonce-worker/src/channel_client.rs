@@ -299,7 +299,7 @@ const fn api_word(ask: &Ask) -> &'static str {
         Ask::CombinePayment { .. } => "combine_payment",
         Ask::RefundState(_) => "refund_state",
         Ask::Refund(_) => "refund",
-        Ask::Close { .. } => "close",
+        Ask::Close { .. } | Ask::CloseCombine { .. } => "close",
         Ask::Share { .. } => "share",
         Ask::Certificates => "certificates",
     }

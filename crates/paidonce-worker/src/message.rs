@@ -157,7 +157,7 @@ fn with_operator(by: &Operator, data: Value) -> Value {
 
 fn tell_terms(terms: &Terms) -> Told {
     let data = json!({ "accounts": terms.accounts, "description": terms.description, "expires_at": terms.expires_at,
-                       "supersedes": terms.supersedes, "sub_mchid": terms.sub_mchid });
+                       "supersedes": terms.supersedes, "sub_mchid": terms.sub_mchid, "combine": terms.combine });
     told(None, with_money(terms.amount, data))
 }
 

@@ -22,10 +22,10 @@ impl Try<'_> {
         if is_paid_there || order.attempts_closed.contains(account) {
             return Ok(EffectStep::Done);
         }
-        if self.app.client_for(account).is_none() {
-            return Ok(self.nobody_to_ask(account));
-        }
         let desk = Desk::new(account, &self.order_no, &order);
+        if !self.app.can_ask(desk) {
+            return Ok(self.nobody_to_ask(desk.asker()));
+        }
         match self.app.close_attempt(desk).await? {
             Attempt::Closed(said) => {
                 self.app.take_payment(desk, *said, self.app.clock().now()).await?;

@@ -29,12 +29,13 @@ impl Try<'_> {
         let accounts = order.terms.iter().flat_map(|terms| &terms.accounts);
         let (mut asked, mut waiting) = (0_u32, Vec::new());
         for account in accounts.filter(|account| !order.attempts_closed.contains(*account)) {
-            if self.app.client_for(account).is_none() {
-                waiting.push(cannot_ask(account));
+            let desk = Desk::new(account, &self.order_no, &order);
+            if !self.app.can_ask(desk) {
+                waiting.push(cannot_ask(desk.asker()));
                 continue;
             }
             asked = asked.saturating_add(1);
-            let answer = self.app.look_at_payment(Desk::new(account, &self.order_no, &order)).await?;
+            let answer = self.app.look_at_payment(desk).await?;
             if self.order().await?.status != Status::Pending {
                 return Ok(EffectStep::Done);
             }

@@ -1,7 +1,7 @@
 //! One more look at a payment or a refund that something made doubtful. The item that a person sees is open meanwhile, so
 //! that patience may end.
 
-use paidonce_channel::api::{Ask, Remedy};
+use paidonce_channel::api::{Ask, PaymentState, Remedy};
 use paidonce_order::command::PaymentRef;
 use paidonce_order::event::OrderEvent;
 use paidonce_order::ids::{AccountRef, RefundNo};
@@ -20,7 +20,7 @@ impl Try<'_> {
         let order = self.order().await?;
         let desk = Desk::new(account, &self.order_no, &order);
         let asked_at = self.app.clock().now();
-        let heard = self.app.put(desk, self.question(), payment_state).await;
+        let heard = self.question(desk).await;
         let remedy = remedy_of(&heard);
         let answer = self.app.take_payment(desk, heard, asked_at).await?;
         let why = answer.detail.unwrap_or_else(|| answer.platform_state.unwrap_or_default());
@@ -30,17 +30,16 @@ impl Try<'_> {
             PaymentOutcome::Unpaid | PaymentOutcome::NotFound => Ok(self.out_of_patience(account)),
             PaymentOutcome::Unknown => Ok(self.again(why)),
             PaymentOutcome::Refused => Ok(self.by_remedy(account, remedy, &why)),
-            PaymentOutcome::NotAsked => Ok(self.nobody_to_ask(account)),
+            PaymentOutcome::NotAsked => Ok(self.nobody_to_ask(desk.asker())),
         }
     }
 
-    /// A refund names its payment by the channel's number, which finds the sub-orders of a combine payment too.
-    fn question(&self) -> Ask {
-        let order_no = self.order_no.clone();
-        if let OrderEvent::RefundParked(fact) = &self.event {
-            return Ask::PaymentByTradeNo { order_no, channel_trade_no: fact.payment.channel_trade_no.clone() };
-        }
-        Ask::Payment { order_no }
+    /// A refund names its payment by the channel's number, which finds the parts of a combine payment too.
+    async fn question(&self, desk: Desk<'_>) -> Heard<PaymentState> {
+        let OrderEvent::RefundParked(fact) = &self.event else { return self.app.ask_payment(desk).await };
+        let channel_trade_no = fact.payment.channel_trade_no.clone();
+        let ask = Ask::PaymentByTradeNo { order_no: self.order_no.clone(), channel_trade_no };
+        self.app.put(desk, ask, payment_state).await
     }
 
     pub(super) async fn query_refund(&self, account: &AccountRef, refund_no: &str) -> Result<EffectStep, AppError> {

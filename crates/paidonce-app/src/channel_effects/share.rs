@@ -53,6 +53,10 @@ impl Try<'_> {
 fn share_state(state: ReplyState) -> Option<ShareState> {
     match state {
         ReplyState::Share(state) => Some(state),
-        ReplyState::Payment(_) | ReplyState::Refund(_) | ReplyState::Close(_) | ReplyState::Certificates(_) => None,
+        ReplyState::Payment(_)
+        | ReplyState::Combine(_)
+        | ReplyState::Refund(_)
+        | ReplyState::Close(_)
+        | ReplyState::Certificates(_) => None,
     }
 }

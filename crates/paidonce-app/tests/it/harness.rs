@@ -122,6 +122,7 @@ impl Ledger {
             expires_at: Some(Timestamp::from_micros(0)),
             supersedes: None,
             sub_mchid: None,
+            combine: None,
         };
         self.tell(OrderCommand::OpenOrder(terms)).await;
     }

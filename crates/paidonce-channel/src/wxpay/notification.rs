@@ -8,7 +8,7 @@ use paidonce_order::timestamp::Timestamp;
 use super::account::WxpayAccount;
 use super::envelope::Envelope;
 use super::headers::SignatureHeaders;
-use super::{payment, refund, share};
+use super::{combine, payment, refund, share};
 use crate::accounts::OurAccounts;
 use crate::channel::{ChannelReceiver, RawNotification, VerifyError};
 use crate::digest::digest_of;
@@ -38,7 +38,7 @@ impl WxpayReceiver {
                 let account = self.account.as_ref();
                 let context = payment::Context { account, ours: &self.ours, event_type, said_at };
                 if plaintext.contains_key("sub_orders") || plaintext.contains_key("combine_out_trade_no") {
-                    payment::read_combine(plaintext, &context)
+                    combine::read(plaintext, &context)
                 } else {
                     payment::read_single(plaintext, &context)
                 }

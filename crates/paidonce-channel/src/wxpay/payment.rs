@@ -1,25 +1,22 @@
-//! Payments: direct, partner, combine (fact A1.8).
+//! Payments: direct and partner (fact A1.8); the parts of a combine payment read like them.
 
 use paidonce_order::command::PaymentFact;
 use paidonce_order::money::Money;
 use paidonce_order::timestamp::Timestamp;
 
 use super::account::WxpayAccount;
-use super::ownership::{check_app, check_app_field, check_merchant};
+use super::ownership::{check_app, check_merchant};
 use super::plaintext::{
     Sign, currency, filled, payer_amount, payment_ref, required, required_minor, required_object, required_time,
 };
 use crate::accounts::OurAccounts;
 use crate::answer::doubt;
 use crate::api::{Doubt, PaymentState};
-use crate::json::{Json, Object, member};
+use crate::json::Object;
 use crate::observation::Fact;
 use crate::reading::{
-    Said, Stop, Unbookable, attempt_fact, channel_no, cut, flag_fact, not_ours, order_no, payment_fact, product_word,
+    Said, Stop, Unbookable, attempt_fact, channel_no, cut, flag_fact, order_no, payment_fact, product_word,
 };
-
-/// Most sub-orders of a combine payment.
-const SUB_ORDERS_MAX: usize = 50;
 
 /// What a payment is read with.
 pub(super) struct Context<'a> {
@@ -34,68 +31,19 @@ pub(super) struct Context<'a> {
 }
 
 /// Names of the amount members: they differ between single and combine payments.
-struct AmountNames {
+pub(super) struct AmountNames {
     total: &'static str,
     payer: &'static str,
 }
 
 const SINGLE: AmountNames = AmountNames { total: "total", payer: "payer_total" };
-const COMBINE: AmountNames = AmountNames { total: "total_amount", payer: "payer_amount" };
+pub(super) const COMBINE: AmountNames = AmountNames { total: "total_amount", payer: "payer_amount" };
 
 /// A payment of one order.
 pub(super) fn read_single(plaintext: &Object<'_>, context: &Context<'_>) -> Result<Vec<Said>, Stop> {
     check_merchant(plaintext, context.account)?;
     check_app(plaintext, context.account)?;
     Ok(vec![read_one(plaintext, context.account, &SINGLE, context)?])
-}
-
-/// A combine payment: each sub-order is booked for the account of its own mchid.
-///
-/// `combine_mchid` must be the account of the path, since its keys opened the message. A sub-order of a merchant who is not
-/// ours is kept as a stray and the others are booked: our money must not wait for a stranger's, and a refusal would only
-/// make WeChat Pay send the same again until it gives up.
-pub(super) fn read_combine(plaintext: &Object<'_>, context: &Context<'_>) -> Result<Vec<Said>, Stop> {
-    let said = |sub_order| read_sub_order(sub_order, context).unwrap_or_else(Said::Unbookable);
-    Ok(sub_orders(plaintext, context.account)?.iter().map(said).collect())
-}
-
-fn sub_orders<'j, 'a>(plaintext: &'j Object<'a>, account: &WxpayAccount) -> Result<&'j [Json<'a>], Stop> {
-    let combine_mchid = required(plaintext, "combine_mchid")?;
-    if combine_mchid != account.account.account.as_str() {
-        return Err(not_ours("combine_mchid", combine_mchid));
-    }
-    check_app_field(plaintext, "combine_appid", account)?;
-    let Some(Json::Array(sub_orders)) = member(plaintext, "sub_orders") else {
-        return Err(Unbookable::missing("sub_orders").into());
-    };
-    if sub_orders.is_empty() || sub_orders.len() > SUB_ORDERS_MAX {
-        let detail = format!("sub_orders has {} members, not 1 to {SUB_ORDERS_MAX}", sub_orders.len());
-        return Err(Unbookable::new("unusable_number", detail).into());
-    }
-    Ok(sub_orders)
-}
-
-fn read_sub_order(sub_order: &Json<'_>, context: &Context<'_>) -> Result<Said, Unbookable> {
-    let (sub_order, account) = our_sub_order(sub_order, context.ours)?;
-    read_one(sub_order, account, &COMBINE, context)
-}
-
-/// A sub-order with the account of ours that it is for.
-fn our_sub_order<'j, 'a, 'o>(
-    sub_order: &'j Json<'a>,
-    ours: &'o OurAccounts,
-) -> Result<(&'j Object<'a>, &'o WxpayAccount), Unbookable> {
-    let Json::Object(sub_order) = sub_order else { return Err(Unbookable::missing("sub_orders[].mchid")) };
-    let mchid = required(sub_order, "mchid")?;
-    let foreign = |field: &str, found: &str| {
-        let detail = format!("{field} {:?} of a sub-order is not one of ours", cut(found));
-        Unbookable::new("foreign_sub_order", detail)
-    };
-    let account = ours.find_wxpay(mchid).ok_or_else(|| foreign("mchid", mchid))?;
-    if let Some(sub_mchid) = filled(sub_order, "sub_mchid").filter(|sub_mchid| !account.sub_mchids.has(sub_mchid)) {
-        return Err(foreign("sub_mchid", sub_mchid));
-    }
-    Ok((sub_order, account))
 }
 
 /// How orders stand, as an answer of the API says it.
@@ -111,38 +59,8 @@ pub(super) fn standing_single(answer: &Object<'_>, account: &WxpayAccount, now: 
     standing_of(answer, account, &SINGLE, now)
 }
 
-/// The answer to a query of a combine payment: each sub-order stands for itself. `Paid` when money came in for at least one.
-pub(super) fn standing_combine(
-    answer: &Object<'_>,
-    account: &WxpayAccount,
-    ours: &OurAccounts,
-    now: Timestamp,
-) -> Result<Standing, Doubt> {
-    let (mut states, mut said) = (Vec::new(), Vec::new());
-    for sub_order in sub_orders(answer, account)? {
-        match our_sub_order(sub_order, ours) {
-            Ok((sub_order, account)) => {
-                let standing = standing_of(sub_order, account, &COMBINE, now)?;
-                states.push(standing.state);
-                said.extend(standing.said);
-            }
-            Err(foreign) => said.push(Said::Unbookable(foreign)),
-        }
-    }
-    let has = |state| states.contains(&state);
-    let state = if has(PaymentState::PaidWithRefunds) {
-        PaymentState::PaidWithRefunds
-    } else if has(PaymentState::Paid) {
-        PaymentState::Paid
-    } else if has(PaymentState::Closed) && !has(PaymentState::Unpaid) {
-        PaymentState::Closed
-    } else {
-        PaymentState::Unpaid
-    };
-    Ok(Standing { state, said })
-}
-
-fn standing_of(
+/// One order in an answer, or one part of it.
+pub(super) fn standing_of(
     object: &Object<'_>,
     account: &WxpayAccount,
     names: &AmountNames,
@@ -175,7 +93,8 @@ fn standing_of(
     Ok(Standing { state, said })
 }
 
-fn read_one(
+/// One order in a notice, or one part of it.
+pub(super) fn read_one(
     object: &Object<'_>,
     account: &WxpayAccount,
     names: &AmountNames,

@@ -5,6 +5,7 @@ use super::{close, payment};
 use crate::command::Terms;
 use crate::error::OrderError;
 use crate::event::OrderEvent;
+use crate::ids::{AccountRef, Channel};
 use crate::order::{ParkedFact, Status};
 
 /// Longest description, in characters. Source: Alipay `subject` (256); WeChat `description` is shorter.
@@ -62,6 +63,14 @@ fn checked(draft: &Draft<'_>, mut terms: Terms) -> Result<Terms, OrderError> {
     if terms.sub_mchid.as_deref().is_some_and(|text| !is_sub_mchid(text)) {
         return invalid("sub_mchid", format!("must have 1 to {SUB_MCHID_CHARS_MAX} digits, such as 1900000109"));
     }
+    if let Some(combine) = &terms.combine {
+        let at_wxpay = |account: &&AccountRef| account.channel == Channel::Wxpay;
+        if combine.account.channel != Channel::Wxpay || terms.accounts.iter().filter(at_wxpay).count() != 1 {
+            // The platform's answer about the whole names the account of each part: it must be one, so that no part is mistaken.
+            let problem = "needs a wxpay account of its own and exactly one wxpay account in accounts";
+            return invalid("combine", problem.to_owned());
+        }
+    }
     if terms.supersedes.as_ref() == Some(draft.order_no) {
         return invalid("supersedes", "an order can't replace itself".to_owned());
     }
@@ -75,7 +84,7 @@ fn is_sub_mchid(text: &str) -> bool {
 /// `expires_at` is not compared: a caller that leaves it out gets a default made from the clock, which differs at every
 /// repetition; the first one stays.
 fn differing_field(known: &Terms, asked: &Terms) -> Option<&'static str> {
-    let Terms { amount, accounts, description, expires_at: _, supersedes, sub_mchid } = known;
+    let Terms { amount, accounts, description, expires_at: _, supersedes, sub_mchid, combine } = known;
     if amount.amount_minor != asked.amount.amount_minor {
         Some("amount_minor")
     } else if amount.currency != asked.amount.currency {
@@ -86,6 +95,8 @@ fn differing_field(known: &Terms, asked: &Terms) -> Option<&'static str> {
         Some("supersedes")
     } else if *sub_mchid != asked.sub_mchid {
         Some("sub_mchid")
+    } else if *combine != asked.combine {
+        Some("combine")
     } else if *description != asked.description {
         Some("description")
     } else {

@@ -50,7 +50,7 @@ pub fn operator() -> Operator {
 
 pub fn terms(amount: Money, accounts: &[&str]) -> Terms {
     let accounts = accounts.iter().map(|text| account(text)).collect();
-    Terms { amount, accounts, description: None, expires_at: None, supersedes: None, sub_mchid: None }
+    Terms { amount, accounts, description: None, expires_at: None, supersedes: None, sub_mchid: None, combine: None }
 }
 
 /// Opens the order of these tests: 88.88 yuan, payable at WX and ALI.

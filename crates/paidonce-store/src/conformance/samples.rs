@@ -65,6 +65,7 @@ pub fn open_for(order_no: &OrderNo, fen: i64) -> Work {
         expires_at: Some(PAID_AT.plus_micros(86_400_000_000)),
         supersedes: None,
         sub_mchid: None,
+        combine: None,
     };
     order_work(order_no, OrderCommand::OpenOrder(terms))
 }

@@ -111,6 +111,7 @@ impl Bench {
             expires_at: None,
             supersedes: None,
             sub_mchid: None,
+            combine: None,
         };
         self.submit(order_no, OrderCommand::OpenOrder(terms)).await;
     }

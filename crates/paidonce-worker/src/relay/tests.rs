@@ -204,6 +204,7 @@ impl Bench {
             expires_at: None,
             supersedes: None,
             sub_mchid: None,
+            combine: None,
         };
         self.submit(order_no, OrderCommand::OpenOrder(terms)).await;
         let fact = payment_fact(payment(order_no), Money::fen(8888), Timestamp::from_micros(0));

@@ -23,7 +23,7 @@ pub(super) const fn method(ask: &Ask) -> Option<&'static str> {
         Ask::Refund(_) => Some("alipay.trade.refund"),
         Ask::Close { .. } => Some("alipay.trade.close"),
         Ask::Share { .. } => Some("alipay.trade.order.settle.query"),
-        Ask::CombinePayment { .. } | Ask::Certificates => None,
+        Ask::CombinePayment { .. } | Ask::CloseCombine { .. } | Ask::Certificates => None,
     }
 }
 
@@ -97,7 +97,7 @@ fn biz_content(ask: &Ask) -> Option<Value> {
         Ask::Share { payment, out_order_no, .. } => {
             Some(json!({ "trade_no": trade_no(payment), "out_request_no": out_order_no }))
         }
-        Ask::CombinePayment { .. } | Ask::Certificates => None,
+        Ask::CombinePayment { .. } | Ask::CloseCombine { .. } | Ask::Certificates => None,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::observation::Fact;
 use crate::reading::Said;
 use crate::wxpay::account::WxpayAccount;
 use crate::wxpay::plaintext::{filled, required};
-use crate::wxpay::{payment, refund, share};
+use crate::wxpay::{combine, payment, refund, share};
 
 /// What an answer is read with.
 pub(super) struct Context<'a> {
@@ -30,7 +30,7 @@ fn read_content(call: &ApiCall, answering: &Answering<'_>, context: &Context<'_>
     if !(200..=299).contains(&status) {
         return Err(doubt("unreadable", format!("status {status} is neither an answer nor an error")));
     }
-    if let Ask::Close { .. } = &call.ask {
+    if let Ask::Close { .. } | Ask::CloseCombine { .. } = &call.ask {
         // 204 without a body: the signature covers no order number, so it is a state and never a fact of its own.
         return Ok(Read::state(ReplyState::Close(CloseState::Closed), "CLOSED"));
     }
@@ -45,10 +45,9 @@ fn read_content(call: &ApiCall, answering: &Answering<'_>, context: &Context<'_>
             read_payment(&answer, call, (order_no, Some(channel_trade_no)), (answering, context))
         }
         Ask::CombinePayment { combine_out_trade_no } => {
-            same("combine_out_trade_no", &answer, combine_out_trade_no)?;
-            let standing = payment::standing_combine(&answer, context.account, context.ours, now)?;
-            let state = ReplyState::Payment(standing.state);
-            Ok(Read { state, word: format!("{:?}", standing.state), said: standing.said })
+            same("combine_out_trade_no", &answer, combine_out_trade_no.as_str())?;
+            let (known, said) = combine::read_standing(&answer, context.account, context.ours, now)?;
+            Ok(Read { state: ReplyState::Combine(Some(known)), word: "OK".to_owned(), said })
         }
         Ask::RefundState(numbers) => read_refund(&answer, numbers, (answering, context)),
         Ask::Refund(refund) => read_refund(&answer, &refund.numbers, (answering, context)),
@@ -61,7 +60,7 @@ fn read_content(call: &ApiCall, answering: &Answering<'_>, context: &Context<'_>
             let standing = share::read_standing(&answer, &share::Asked { order_no, payment, account, sharer, now })?;
             Ok(Read { state: ReplyState::Share(standing.state), word: standing.word, said: standing.said })
         }
-        Ask::Close { .. } | Ask::Certificates => Err(doubt("unreadable", "read before")),
+        Ask::Close { .. } | Ask::CloseCombine { .. } | Ask::Certificates => Err(doubt("unreadable", "read before")),
     }
 }
 

@@ -3,7 +3,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
-use crate::api::{ApiCall, ApiMoment, ApiRequest, Ask, CallProblem, RefundOrder};
+use crate::api::{ApiCall, ApiMoment, ApiRequest, Ask, CallProblem, KnownCombine, RefundOrder, SubOrder};
 use crate::wxpay::account::{SubMchids, WxpayAccount};
 
 /// Also the word that starts the `Authorization` header.
@@ -98,8 +98,12 @@ fn unsigned(account: &WxpayAccount, call: &ApiCall) -> Result<Unsigned, CallProb
             Ok(Unsigned::get(format!("{path}/id/{no}"), &merchant.query()))
         }
         Ask::CombinePayment { combine_out_trade_no } => {
-            let no = segment("combine_out_trade_no", combine_out_trade_no)?;
+            let no = segment("combine_out_trade_no", combine_out_trade_no.as_str())?;
             Ok(Unsigned::get(format!("/v3/combine-transactions/out-trade-no/{no}"), &[]))
+        }
+        Ask::CloseCombine { combine_out_trade_no, known } => {
+            let no = segment("combine_out_trade_no", combine_out_trade_no.as_str())?;
+            Ok(Unsigned::post(format!("/v3/combine-transactions/out-trade-no/{no}/close"), &combine_close_body(known)))
         }
         Ask::RefundState(numbers) => {
             let merchant = Merchant::of(account, call)?;
@@ -126,6 +130,18 @@ fn unsigned(account: &WxpayAccount, call: &ApiCall) -> Result<Unsigned, CallProb
         }
         Ask::Certificates => Ok(Unsigned::get("/v3/certificates".to_owned(), &[])),
     }
+}
+
+fn combine_close_body(known: &KnownCombine) -> Value {
+    let part = |part: &SubOrder| {
+        let mut members = json!({ "mchid": part.mchid, "out_trade_no": part.out_trade_no });
+        if let (Some(members), Some(sub_mchid)) = (members.as_object_mut(), &part.sub_mchid) {
+            members.insert("sub_mchid".to_owned(), json!(sub_mchid));
+        }
+        members
+    };
+    let sub_orders: Vec<Value> = known.sub_orders.iter().map(part).collect();
+    json!({ "combine_appid": known.combine_appid, "sub_orders": sub_orders })
 }
 
 fn refund_body(merchant: &Merchant<'_>, refund: &RefundOrder) -> Value {

@@ -114,6 +114,7 @@ impl Importer {
             expires_at: None,
             supersedes: None,
             sub_mchid: None,
+            combine: None,
         };
         let known = self.store.find_order_row(&order.order_no).await;
         let known = known.map_err(|error| Problem::Away(crate::ledger::stop(error)))?;

@@ -153,6 +153,7 @@ impl Scratch {
                 expires_at: None,
                 supersedes: None,
                 sub_mchid: None,
+                combine: None,
             };
             self.app.open(open, &Caller::default()).await?;
         }
