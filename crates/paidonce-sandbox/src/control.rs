@@ -109,7 +109,7 @@ impl Pay {
     }
 }
 
-/// `POST /sandbox/pay-combined`: several WeChat Pay orders in one go.
+/// `POST /sandbox/open-combined`, `/sandbox/pay-combined`: several WeChat Pay orders in one go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PayCombined {
@@ -118,7 +118,8 @@ pub struct PayCombined {
     /// mchid; the first account when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// 2 to 50 orders.
+    /// 2 to 50 orders; none to pay those that were opened under the number.
+    #[serde(default)]
     pub orders: Vec<Part>,
     /// What becomes of the one callback.
     #[serde(default)]
@@ -255,24 +256,17 @@ impl Platforms {
         Ok(states)
     }
 
+    /// Places the orders of a combined payment, which wait for their payer.
+    pub fn open_combined(&mut self, wanted: &PayCombined, now: Moment) -> Result<Vec<OrderState>, ControlError> {
+        self.tick(now);
+        let keys = self.place_combined(wanted, now)?;
+        keys.iter().map(|key| self.state_of(key)).collect()
+    }
+
     /// Pays several orders of one WeChat Pay merchant in one go; one callback tells of all.
     pub fn pay_combined(&mut self, wanted: &PayCombined, now: Moment) -> Result<Vec<OrderState>, ControlError> {
         self.tick(now);
-        if !(2..=50).contains(&wanted.orders.len()) {
-            return Err(invalid("a combined payment has 2 to 50 orders"));
-        }
-        let mut keys = Vec::new();
-        for part in &wanted.orders {
-            let mut one = Pay::new(Channel::Wxpay, &part.order_no, part.amount_minor);
-            one.name.account = wanted.account.clone();
-            let key = self.place(&one, Some(&wanted.combine_no), now)?;
-            let fits =
-                |order: &Order| order.status == Status::Notpay && order.combine_no.as_ref() == Some(&wanted.combine_no);
-            if !self.find(&key).is_some_and(fits) {
-                return Err(refused(format!("order {} is not open or belongs to another payment", part.order_no)));
-            }
-            keys.push(key);
-        }
+        let keys = self.place_combined(wanted, now)?;
         for key in &keys {
             self.book_payment(key, None, now, now);
         }
@@ -405,6 +399,43 @@ impl Platforms {
             Channel::Alipay => crate::alipay::callback::of_payment(self, order, now),
         };
         self.tell(notices, wanted.callback);
+    }
+
+    /// All orders of a combined payment, made where it is not known; each must be open.
+    fn place_combined(&mut self, wanted: &PayCombined, now: Moment) -> Result<Vec<OrderKey>, ControlError> {
+        let account = self.accounts.choose(Channel::Wxpay, wanted.account.as_deref());
+        let account = account.ok_or_else(|| ControlError::NotFound("the sandbox has no such account".to_owned()))?;
+        let is_part =
+            |order: &&Order| order.combine_no.as_ref() == Some(&wanted.combine_no) && order.key.account == account;
+        let mut keys: Vec<OrderKey> = self.orders.values().filter(is_part).map(|order| order.key.clone()).collect();
+        if keys.is_empty() {
+            if !(2..=50).contains(&wanted.orders.len()) {
+                return Err(invalid("a combined payment has 2 to 50 orders"));
+            }
+            for part in &wanted.orders {
+                let mut one = Pay::new(Channel::Wxpay, &part.order_no, part.amount_minor);
+                one.name.account = wanted.account.clone();
+                if self.find(&self.key_of(&one.name)?).is_some() {
+                    return Err(refused(format!("order {} belongs to another payment", part.order_no)));
+                }
+                keys.push(self.place(&one, Some(&wanted.combine_no), now)?);
+            }
+        } else if !wanted.orders.is_empty() && !self.has_parts(&keys, &wanted.orders) {
+            return Err(refused(format!("combined payment {} is known with other orders", wanted.combine_no)));
+        }
+        let is_open = |key: &OrderKey| self.find(key).is_some_and(|order| order.status == Status::Notpay);
+        match keys.iter().find(|key| !is_open(key)) {
+            Some(key) => Err(refused(format!("order {} is paid or closed", key.order_no))),
+            None => Ok(keys),
+        }
+    }
+
+    fn has_parts(&self, keys: &[OrderKey], parts: &[Part]) -> bool {
+        let is_named = |key: &OrderKey| {
+            let amount_minor = self.find(key).map(|order| order.amount_minor);
+            parts.iter().any(|part| part.order_no == key.order_no && Some(part.amount_minor) == amount_minor)
+        };
+        keys.len() == parts.len() && keys.iter().all(is_named)
     }
 
     /// The order, made where it is not known.

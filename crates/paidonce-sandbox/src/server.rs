@@ -63,6 +63,7 @@ fn control_routes(config: &mut web::ServiceConfig) {
         .route("/sandbox/pay", web::post().to(pay))
         .route("/sandbox/pay-twice", web::post().to(pay_twice))
         .route("/sandbox/pay-late", web::post().to(pay_late))
+        .route("/sandbox/open-combined", web::post().to(open_combined))
         .route("/sandbox/pay-combined", web::post().to(pay_combined))
         .route("/sandbox/refund", web::post().to(refund))
         .route("/sandbox/settle-refund", web::post().to(settle_refund))
@@ -181,6 +182,10 @@ async fn pay_twice(shared: State, wanted: web::Json<Pay>) -> HttpResponse {
 
 async fn pay_late(shared: State, wanted: web::Json<Pay>) -> HttpResponse {
     done(shared.play(|platforms, now| platforms.pay_late(&wanted, now)))
+}
+
+async fn open_combined(shared: State, wanted: web::Json<PayCombined>) -> HttpResponse {
+    done(shared.play(|platforms, now| platforms.open_combined(&wanted, now)).map(|orders| json!({ "orders": orders })))
 }
 
 async fn pay_combined(shared: State, wanted: web::Json<PayCombined>) -> HttpResponse {

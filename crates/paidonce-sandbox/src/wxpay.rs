@@ -175,7 +175,7 @@ impl Platforms {
             Route::Query(party, which) => self.wxpay_query(&route::scope(caller, *party, request)?, which),
             Route::Close(party, order_no) => self.wxpay_close(&route::scope(caller, *party, request)?, order_no, now),
             Route::CombineQuery(combine_no) => self.wxpay_combine_query(caller, combine_no),
-            Route::CombineClose(combine_no) => self.wxpay_combine_close(caller, combine_no, now),
+            Route::CombineClose(combine_no) => self.wxpay_combine_close(caller, (combine_no, request), now),
             Route::Refund => self.wxpay_refund(&route::refund_scope(caller, request)?, request, (now, trouble)),
             Route::RefundQuery(refund_no) => self.wxpay_refund_query(&route::refund_scope(caller, request)?, refund_no),
             Route::AbnormalRefund(refund_id) => {

@@ -201,7 +201,11 @@ impl HttpChannelClient {
         match self.call(&account, &call).await.answer {
             ApiAnswer::Final(reply) => match reply.state {
                 ReplyState::Certificates(keys) => self.learn(&account, keys),
-                ReplyState::Payment(_) | ReplyState::Refund(_) | ReplyState::Close(_) | ReplyState::Share(_) => {
+                ReplyState::Payment(_)
+                | ReplyState::Combine(_)
+                | ReplyState::Refund(_)
+                | ReplyState::Close(_)
+                | ReplyState::Share(_) => {
                     KeyRefresh::Failed("the answer is of another kind: report this as a bug".to_owned())
                 }
             },

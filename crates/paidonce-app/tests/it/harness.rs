@@ -65,8 +65,9 @@ pub fn node(store: &Arc<dyn Store>, channel: ChannelSettings) -> Ledger {
 }
 
 pub fn accounts() -> OurAccounts {
-    let wxpay = WxpayAccount::try_new(&WxpayAccountConfig {
-        mchid: "1900000001".to_owned(),
+    let wxpay = ["1900000001", "1900000002"].map(|mchid| {
+        let config = WxpayAccountConfig {
+        mchid: mchid.to_owned(),
         appids: vec!["wx0000000000000001".to_owned()],
         mode: MerchantMode::Direct,
         platform_keys: vec![PlatformKeyConfig::Certificate {
@@ -79,6 +80,8 @@ pub fn accounts() -> OurAccounts {
             merchant_serial: key("merchant_api").id.to_owned(),
             merchant_private_key: key("merchant_api").private_pem.into(),
         }),
+        };
+        WxpayAccount::try_new(&config).unwrap()
     });
     let alipay = AlipayAccount::try_new(&AlipayAccountConfig {
         seller_id: "2088000000000001".to_owned(),
@@ -91,7 +94,7 @@ pub fn accounts() -> OurAccounts {
         }],
         api_url: ALIPAY_API_URL.to_owned(),
     });
-    OurAccounts::try_new(vec![wxpay.unwrap()], vec![alipay.unwrap()]).unwrap()
+    OurAccounts::try_new(wxpay.to_vec(), vec![alipay.unwrap()]).unwrap()
 }
 
 pub fn order_no() -> OrderNo {

@@ -14,6 +14,7 @@
 )]
 
 mod close;
+mod combine;
 mod harness;
 mod platform;
 mod poll;

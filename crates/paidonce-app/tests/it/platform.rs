@@ -131,7 +131,7 @@ fn alipay_body(ask: &Ask, node: &Value) -> Vec<u8> {
         Ask::Refund(_) => "alipay_trade_refund_response",
         Ask::Close { .. } => "alipay_trade_close_response",
         Ask::Share { .. } => "alipay_trade_order_settle_query_response",
-        Ask::CombinePayment { .. } | Ask::Certificates => panic!("Alipay has no such call"),
+        Ask::CombinePayment { .. } | Ask::CloseCombine { .. } | Ask::Certificates => panic!("Alipay has no such call"),
     };
     let text = node.to_string();
     let sign = key("alipay_platform").sign(text.as_bytes());
@@ -147,7 +147,11 @@ fn words(account: &AccountRef, ask: &Ask) -> String {
         Ask::Refund(refund) => format!("{channel} refund {} {}", refund.numbers.refund_no, refund.amount.amount_minor),
         Ask::Close { order_no } => format!("{channel} close {order_no}"),
         Ask::Share { out_order_no, .. } => format!("{channel} share {out_order_no}"),
-        Ask::CombinePayment { combine_out_trade_no } => format!("{channel} combine {combine_out_trade_no}"),
+        Ask::CombinePayment { combine_out_trade_no } => format!("{account} combine {combine_out_trade_no}"),
+        Ask::CloseCombine { combine_out_trade_no, known } => {
+            let parts: Vec<&str> = known.sub_orders.iter().map(|part| part.out_trade_no.as_str()).collect();
+            format!("{account} close combine {combine_out_trade_no} of {}", parts.join(" "))
+        }
         Ask::Certificates => format!("{channel} certificates"),
     }
 }

@@ -142,7 +142,7 @@ fn a_combine_payment_books_every_sub_order() {
             "sub_orders": [sub_order(MCHID, "SUB001", states[0], 10), sub_order(OTHER_MCHID, "SUB002", states[1], 990)]
         })
     };
-    let call = ask(Ask::CombinePayment { combine_out_trade_no: "COMBINE1".to_owned() });
+    let call = ask_combine();
     let reply = final_reply(read_body(&call, &combine(["SUCCESS", "SUCCESS"])));
     let amounts: Vec<i64> = facts(&reply)
         .iter()
@@ -150,15 +150,24 @@ fn a_combine_payment_books_every_sub_order() {
         .collect();
     assert_eq!(amounts, [10, 990]);
     for (states, expected) in [
-        (["SUCCESS", "REFUND"], "final PaidWithRefunds"),
-        (["SUCCESS", "CLOSED"], "final Paid"),
-        (["NOTPAY", "NOTPAY"], "final Unpaid"),
-        (["CLOSED", "NOTPAY"], "final Unpaid"),
-        (["CLOSED", "CLOSED"], "final Closed"),
+        (["SUCCESS", "REFUND"], "final Paid PaidWithRefunds"),
+        (["SUCCESS", "CLOSED"], "final Paid Closed"),
+        (["NOTPAY", "NOTPAY"], "final Unpaid Unpaid"),
+        (["CLOSED", "NOTPAY"], "final Closed Unpaid"),
         (["CLOSED", "NEW_WORD"], "unknown unknown_code"),
     ] {
         assert_eq!(word(&read_body(&call, &combine(states))), expected, "{states:?}");
     }
+    // A stranger's part has no state, and is kept only once it is paid: a question every minute must not make a stray.
+    for (state, strays) in [("NOTPAY", 0), ("SUCCESS", 1)] {
+        let mut mixed = combine(["NOTPAY", state]);
+        mixed["sub_orders"][1]["mchid"] = json!("1999999999");
+        let answer = read_body(&call, &mixed);
+        assert_eq!(word(&answer), "final Unpaid None");
+        assert_eq!(final_reply(answer).notice.get().strays.len(), strays, "{state}");
+    }
+    let gone = Response::wxpay(404, &json!({ "code": "ORDER_NOT_EXIST", "message": "订单不存在" }));
+    assert_eq!(word(&read(&call, &gone)), "final NotFound");
     let mut foreign = combine(["SUCCESS", "SUCCESS"]);
     foreign["combine_out_trade_no"] = json!("COMBINE2");
     assert_eq!(word(&read_body(&call, &foreign)), "unknown not_ours");

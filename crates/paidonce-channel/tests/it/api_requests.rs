@@ -90,6 +90,7 @@ fn wxpay_paths_are_those_of_the_documents() {
         ("payment", format!("GET /v3/pay/transactions/out-trade-no/{ORDER_NO}?mchid={MCHID}")),
         ("by_trade_no", format!("GET /v3/pay/transactions/id/{TRADE_NO}?mchid={MCHID}")),
         ("combine", "GET /v3/combine-transactions/out-trade-no/COMBINE1".to_owned()),
+        ("close_combine", "POST /v3/combine-transactions/out-trade-no/COMBINE1/close".to_owned()),
         ("refund_state", format!("GET /v3/refund/domestic/refunds/{REFUND_NO}")),
         ("refund", "POST /v3/refund/domestic/refunds".to_owned()),
         ("close", format!("POST /v3/pay/transactions/out-trade-no/{ORDER_NO}/close")),
@@ -125,6 +126,15 @@ fn gotcha_33_a_partners_calls_carry_both_numbers() {
 }
 
 #[test]
+fn a_combine_payment_is_closed_with_its_app_and_every_part() {
+    let close = wxpay_api(&wxpay_api_config()).request(&close_combine(), &moment()).unwrap();
+    let body: Value = serde_json::from_slice(&close.body).unwrap();
+    let own = json!({ "mchid": MCHID, "out_trade_no": "SUB001" });
+    let of_sub = json!({ "mchid": OTHER_MCHID, "out_trade_no": "SUB002", "sub_mchid": "1900000109" });
+    assert_eq!(body, json!({ "combine_appid": APPID, "sub_orders": [own, of_sub] }));
+}
+
+#[test]
 fn a_call_that_can_not_be_made_says_what_to_add() {
     let wants = |config: &WxpayAccountConfig, call: &ApiCall| {
         let problem = wxpay_api(config).request(call, &moment()).unwrap_err();
@@ -141,9 +151,10 @@ fn a_call_that_can_not_be_made_says_what_to_add() {
         assert!(problem.contains(hint), "{problem}");
     }
     // An HTTP client would fold it away and ask another path than the signed one.
-    let dots = ask(Ask::CombinePayment { combine_out_trade_no: "..".to_owned() });
-    assert_eq!(wants(&wxpay_api_config(), &dots).0, "combine_out_trade_no");
-    for call in [ask(Ask::Certificates), ask(Ask::CombinePayment { combine_out_trade_no: "C1".to_owned() })] {
+    let (payment, out_order_no) = (wxpay_payment_ref(), "..".to_owned());
+    let dots = ask(Ask::Share { order_no: order_no(ORDER_NO), payment, out_order_no });
+    assert_eq!(wants(&wxpay_api_config(), &dots).0, "out_order_no");
+    for call in [ask(Ask::Certificates), ask_combine(), close_combine()] {
         assert!(alipay_api(&alipay_api_config()).request(&call, &moment()).is_err());
     }
 }

@@ -2,12 +2,13 @@
 
 use paidonce_channel::alipay::{AlipayAccount, AlipayAccountConfig, AlipayAppApiConfig};
 use paidonce_channel::api::{
-    ApiAnswer, ApiCall, ApiMoment, ApiResponse, Ask, ChannelApi, Doubt, RefundNumbers, RefundOrder, Reply, ReplyState,
+    ApiAnswer, ApiCall, ApiMoment, ApiResponse, Ask, ChannelApi, Doubt, KnownCombine, PaymentState, RefundNumbers,
+    RefundOrder, Reply, ReplyState, SubOrder,
 };
 use paidonce_channel::wxpay::{WXPAY_API_URL, WxpayAccount, WxpayAccountConfig, WxpayApiConfig};
 use paidonce_channel::{Fact, OurAccounts, SecretText};
 use paidonce_order::command::PaymentRef;
-use paidonce_order::ids::{AccountRef, ChannelTradeNo, OrderNo, RefundNo};
+use paidonce_order::ids::{AccountRef, ChannelTradeNo, CombineNo, OrderNo, RefundNo};
 use paidonce_order::{Money, Timestamp};
 use serde_json::{Value, json};
 
@@ -109,13 +110,32 @@ pub fn ask_refund(payment: PaymentRef) -> ApiCall {
     }))
 }
 
+pub fn ask_combine() -> ApiCall {
+    ask(Ask::CombinePayment { combine_out_trade_no: CombineNo::parse("COMBINE1").unwrap() })
+}
+
+/// Closes a combine payment of a part of our own and one of a sub-merchant.
+pub fn close_combine() -> ApiCall {
+    let part = |mchid: &str, sub_mchid: Option<&str>, no: &str| SubOrder {
+        mchid: mchid.to_owned(),
+        sub_mchid: sub_mchid.map(str::to_owned),
+        out_trade_no: no.to_owned(),
+        state: Some(PaymentState::Unpaid),
+        trade_state: "NOTPAY".to_owned(),
+    };
+    let sub_orders = vec![part(MCHID, None, "SUB001"), part(OTHER_MCHID, Some("1900000109"), "SUB002")];
+    let known = KnownCombine { combine_appid: APPID.to_owned(), sub_orders };
+    ask(Ask::CloseCombine { combine_out_trade_no: CombineNo::parse("COMBINE1").unwrap(), known })
+}
+
 /// All calls that WeChat Pay knows.
 pub fn wxpay_calls() -> Vec<(&'static str, ApiCall)> {
     let channel_trade_no = ChannelTradeNo::parse(TRADE_NO).unwrap();
     vec![
         ("payment", ask_payment()),
         ("by_trade_no", ask(Ask::PaymentByTradeNo { order_no: order_no(ORDER_NO), channel_trade_no })),
-        ("combine", ask(Ask::CombinePayment { combine_out_trade_no: "COMBINE1".to_owned() })),
+        ("combine", ask_combine()),
+        ("close_combine", close_combine()),
         ("refund_state", ask_refund_state(wxpay_payment_ref())),
         ("refund", ask_refund(wxpay_payment_ref())),
         ("close", ask_close()),
@@ -213,6 +233,11 @@ pub fn word(answer: &ApiAnswer) -> String {
         ApiAnswer::Unknown(doubt) => format!("unknown {}", doubt.code),
         ApiAnswer::Final(reply) => match &reply.state {
             ReplyState::Payment(state) => format!("final {state:?}"),
+            ReplyState::Combine(None) => "final NotFound".to_owned(),
+            ReplyState::Combine(Some(known)) => {
+                let states: Vec<String> = known.sub_orders.iter().map(|part| format!("{:?}", part.state)).collect();
+                format!("final {}", states.join(" ").replace("Some(", "").replace(')', ""))
+            }
             ReplyState::Refund(state) => format!("final {state:?}"),
             ReplyState::Close(state) => format!("final {state:?}"),
             ReplyState::Share(state) => format!("final {state:?}"),

@@ -12,7 +12,7 @@ use paidonce_channel::wxpay::{MerchantMode, WXPAY_API_URL, WxpayAccount, WxpayAc
 use paidonce_channel::{Fact, SecretText};
 use paidonce_order::Timestamp;
 use paidonce_order::command::PaymentRef;
-use paidonce_order::ids::{AccountRef, Channel, ChannelTradeNo, OrderNo, RefundNo};
+use paidonce_order::ids::{AccountRef, Channel, ChannelTradeNo, CombineNo, OrderNo, RefundNo};
 use serde_json::{Value, json};
 
 use crate::vectors::{DEFAULT_NOW_SECONDS, Judge, alipay_config, text, wxpay_config};
@@ -90,7 +90,8 @@ fn ask_for(channel: Channel, account: &AccountRef, vector: &Value) -> Ask {
         Channel::Wxpay if vector["status"] == 204 => Ask::Close { order_no: order_no(&body["out_trade_no"]) },
         Channel::Wxpay if body["data"].is_array() => Ask::Certificates,
         Channel::Wxpay if body["combine_out_trade_no"].is_string() => {
-            Ask::CombinePayment { combine_out_trade_no: text(&body["combine_out_trade_no"]).to_owned() }
+            let combine_out_trade_no = CombineNo::parse(text(&body["combine_out_trade_no"]));
+            Ask::CombinePayment { combine_out_trade_no: combine_out_trade_no.unwrap_or_else(|_| CombineNo::parse("C1").unwrap()) }
         }
         Channel::Wxpay if body["out_refund_no"].is_string() => {
             refund_state(account, &body["transaction_id"], &body["out_trade_no"], &body["out_refund_no"])
@@ -197,7 +198,12 @@ fn judge_reason(judge: &mut Judge, answer: &ApiAnswer, reason: &str) {
 }
 
 fn judge_meaning(judge: &mut Judge, answer: &ApiAnswer, meaning: &str) {
-    let payment = |wanted: PaymentState| matches!(state(answer), Some(ReplyState::Payment(found)) if *found == wanted);
+    let payment = |wanted: PaymentState| match state(answer) {
+        Some(ReplyState::Payment(found)) => *found == wanted,
+        Some(ReplyState::Combine(Some(known))) => known.sub_orders.iter().all(|part| part.state == Some(wanted)),
+        Some(ReplyState::Combine(None)) => wanted == PaymentState::NotFound,
+        _ => false,
+    };
     let refund = |wanted: RefundState| matches!(state(answer), Some(ReplyState::Refund(found)) if *found == wanted);
     let books = facts(answer);
     let books_payment = matches!(books.as_slice(), [Fact::Payment(_)]);

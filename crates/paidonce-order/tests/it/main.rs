@@ -11,6 +11,7 @@
 
 mod adapter;
 mod cells;
+mod combine;
 mod events;
 mod ids;
 mod keys;

@@ -137,6 +137,43 @@ fn a_combined_order_is_found_only_by_its_combined_number() {
 }
 
 #[test]
+fn a_combined_order_is_closed_as_a_whole_by_naming_every_part() {
+    let mut world = world();
+    let parts = ["PART-01", "PART-02"].map(|no| Part { order_no: no.to_owned(), amount_minor: 300 });
+    let combine_no = "COMBINE1".to_owned();
+    let combined = PayCombined { combine_no, account: None, orders: parts.to_vec(), callback: crate::Wish::AsUsual };
+    world.platforms.open_combined(&combined, world.now).unwrap();
+    let other = PayCombined { orders: vec![parts[0].clone(), parts[0].clone()], ..combined.clone() };
+    assert!(world.platforms.open_combined(&other, world.now).is_err(), "known with other orders");
+    let path = "/v3/combine-transactions/out-trade-no/COMBINE1";
+    let appid = world.wxpay(MCHID, "GET", path, "").1["combine_appid"].clone();
+    let one = json!({ "mchid": MCHID, "out_trade_no": "PART-01" });
+    let two = json!({ "mchid": MCHID, "out_trade_no": "PART-02" });
+    let mut close = |appid: &serde_json::Value, parts: &[&serde_json::Value]| {
+        let body = json!({ "combine_appid": appid, "sub_orders": parts }).to_string();
+        world.wxpay_raw(&world.signed(MCHID, "POST", &format!("{path}/close"), &body)).status
+    };
+    assert_eq!(close(&json!("wxother"), &[&one, &two]), 400, "another app");
+    assert_eq!(close(&appid, &[&one]), 400, "a part is missing");
+    assert_eq!(close(&appid, &[&one, &one]), 400, "a part stands for another");
+    assert_eq!((close(&appid, &[&one, &two]), close(&appid, &[&two, &one])), (204, 204));
+    assert!(world.platforms.pay_combined(&combined, world.now).is_err(), "closed");
+}
+
+#[test]
+fn an_opened_combined_order_is_paid_by_its_number_alone() {
+    let mut world = world();
+    let parts = ["PART-01", "PART-02"].map(|no| Part { order_no: no.to_owned(), amount_minor: 300 });
+    let combine_no = "COMBINE1".to_owned();
+    let combined = PayCombined { combine_no, account: None, orders: parts.to_vec(), callback: crate::Wish::AsUsual };
+    world.platforms.open_combined(&combined, world.now).unwrap();
+    let by_number = PayCombined { orders: Vec::new(), ..combined };
+    assert_eq!(world.platforms.pay_combined(&by_number, world.now).unwrap().len(), 2);
+    assert!(world.platforms.pay_combined(&by_number, world.now).is_err(), "paid already");
+    assert_eq!(world.push(Verdict::Taken).len(), 1);
+}
+
+#[test]
 fn a_close_is_answered_by_a_signed_nothing_and_a_paid_order_is_not_closed() {
     let mut world = world();
     world.platforms.open(&Pay::new(Channel::Wxpay, ORDER, 1_000), world.now).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::route::Which;
-use super::{Content, Outcome, Refusal, Scope};
+use super::{Content, Outcome, Refusal, Request, Scope};
 use crate::accounts::KnownMerchant;
 use crate::moment::Moment;
 use crate::order::{Order, OrderKey, Payment, Status};
@@ -36,15 +36,25 @@ impl Platforms {
         Ok(Content::Json(combined(caller, combine_no, &orders)))
     }
 
+    /// Closes the whole: the request must name its app and each of its parts.
     pub(super) fn wxpay_combine_close(
         &mut self,
         caller: &Arc<KnownMerchant>,
-        combine_no: &str,
+        (combine_no, request): (&str, &Request),
         now: Moment,
     ) -> Outcome {
+        let body = request.json()?;
+        if body.get("combine_appid").and_then(Value::as_str) != Some(caller.merchant.appid.as_str()) {
+            return Err(Refusal::parameter("combine_appid与下单时不一致"));
+        }
         let keys: Vec<OrderKey> = self.sub_orders(caller, combine_no).map(|order| order.key.clone()).collect();
         if keys.is_empty() {
             return Err(not_found());
+        }
+        let named = body.get("sub_orders").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let names = |key: &OrderKey| named.iter().any(|part| is_named(key, part));
+        if named.len() != keys.len() || !keys.iter().all(names) {
+            return Err(Refusal::parameter("sub_orders与下单时不一致"));
         }
         for key in keys {
             if let Some(order) = self.orders.get_mut(&key) {
@@ -60,6 +70,13 @@ impl Platforms {
         };
         self.orders.values().filter(own)
     }
+}
+
+fn is_named(key: &OrderKey, part: &Value) -> bool {
+    let text = |name: &str| part.get(name).and_then(Value::as_str);
+    text("mchid") == Some(key.account.id.as_str())
+        && text("out_trade_no") == Some(key.order_no.as_str())
+        && text("sub_mchid") == key.sub_mchid.as_deref()
 }
 
 fn key(scope: &Scope, order_no: &str) -> OrderKey {
