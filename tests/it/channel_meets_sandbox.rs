@@ -13,7 +13,7 @@ use paidonce_channel::api::{
 use paidonce_channel::wxpay::{MerchantMode, PlatformKeyConfig, WxpayAccount, WxpayAccountConfig, WxpayApiConfig};
 use paidonce_channel::{Fact, OurAccounts, SecretText};
 use paidonce_order::command::PaymentRef;
-use paidonce_order::ids::{AccountRef, ChannelTradeNo, OrderNo, RefundNo};
+use paidonce_order::ids::{AccountRef, ChannelTradeNo, CombineNo, OrderNo, RefundNo};
 use paidonce_order::{Money, Timestamp};
 use paidonce_sandbox::options::{APP_ID, APPID, MCHID, SELLER_ID, SP_MCHID, SUB_MCHID};
 use paidonce_sandbox::{
@@ -193,6 +193,10 @@ fn word(answer: &ApiAnswer) -> String {
         ApiAnswer::Unknown(doubt) => format!("unknown {}", doubt.code),
         ApiAnswer::Final(reply) => match &reply.state {
             ReplyState::Payment(state) => format!("{state:?}"),
+            ReplyState::Combine(known) => {
+                let parts = known.iter().flat_map(|known| &known.sub_orders);
+                parts.map(|part| part.trade_state.as_str()).collect::<Vec<_>>().join(" ")
+            }
             ReplyState::Refund(state) => format!("{state:?}"),
             ReplyState::Close(state) => format!("{state:?}"),
             ReplyState::Share(state) => format!("{state:?}"),
@@ -347,8 +351,37 @@ async fn a_combined_payment_is_asked_by_its_own_number() {
     };
     world.sandbox.play(|platforms, now| platforms.pay_combined(&wanted, now)).unwrap();
     assert_eq!(world.word(&wxpay(), payment("ORDER0001")).await, "NotFound", "the plain query does not know it");
-    let ask = Ask::CombinePayment { combine_out_trade_no: "COMBINE0001".to_owned() };
-    assert_eq!(facts(world.ask(&wxpay(), ask).await).len(), 2);
+    assert_eq!(facts(world.ask(&wxpay(), combine_payment()).await).len(), 2);
+}
+
+#[tokio::test]
+async fn a_combined_payment_is_closed_as_a_whole_with_what_its_query_said() {
+    let mut world = World::new(Behaviour::default()).await;
+    let part = |order_no: &str| Part { order_no: order_no.to_owned(), amount_minor: 10 };
+    let wanted = PayCombined {
+        combine_no: "COMBINE0001".to_owned(),
+        account: None,
+        orders: vec![part("ORDER0001"), part("ORDER0002")],
+        callback: paidonce_sandbox::Wish::AsUsual,
+    };
+    world.sandbox.play(|platforms, now| platforms.open_combined(&wanted, now)).unwrap();
+    let state = reply(world.ask(&wxpay(), combine_payment()).await).state;
+    let ReplyState::Combine(Some(known)) = state else { panic!("{state:?}") };
+    let close = |known| Ask::CloseCombine { combine_out_trade_no: combine_no(), known };
+    let mut half = known.clone();
+    half.sub_orders.truncate(1);
+    assert_eq!(world.word(&wxpay(), close(half)).await, "refused Person PARAM_ERROR", "a part is missing");
+    assert_eq!(world.word(&wxpay(), combine_payment()).await, "NOTPAY NOTPAY");
+    assert_eq!(world.word(&wxpay(), close(known)).await, "Closed");
+    assert_eq!(world.word(&wxpay(), combine_payment()).await, "CLOSED CLOSED");
+}
+
+fn combine_no() -> CombineNo {
+    CombineNo::parse("COMBINE0001").unwrap()
+}
+
+fn combine_payment() -> Ask {
+    Ask::CombinePayment { combine_out_trade_no: combine_no() }
 }
 
 #[tokio::test]

@@ -133,10 +133,8 @@ pub(crate) struct FinalWord<S> {
 impl App {
     /// Puts one question. Nothing is recorded yet.
     pub(crate) async fn put<S>(&self, desk: Desk<'_>, ask: Ask, fitting: fn(ReplyState) -> Option<S>) -> Heard<S> {
-        let account = match &ask {
-            Ask::CombinePayment { .. } | Ask::CloseCombine { .. } => desk.asker(),
-            _one_order => desk.account,
-        };
+        let is_of_whole = matches!(ask, Ask::CombinePayment { .. } | Ask::CloseCombine { .. });
+        let account = if is_of_whole { desk.asker() } else { desk.account };
         let Some(client) = self.client_for(account) else { return Heard::NotAsked };
         let call = ApiCall { sub_mchid: desk.sub_mchid.map(ToOwned::to_owned), ask };
         match client.ask(account, &call).await {

@@ -33,11 +33,7 @@ impl App {
 }
 
 /// What an answer about the whole says of this order.
-pub(crate) fn part_of(
-    desk: Desk<'_>,
-    combine: &Combine,
-    heard: Heard<Option<KnownCombine>>,
-) -> Heard<PaymentState> {
+pub(crate) fn part_of(desk: Desk<'_>, combine: &Combine, heard: Heard<Option<KnownCombine>>) -> Heard<PaymentState> {
     let FinalWord { state, platform_state, notice } = match heard {
         Heard::Final(word) => word,
         Heard::Refused(refusal) => return Heard::Refused(refusal),
@@ -50,7 +46,8 @@ pub(crate) fn part_of(
     let part = known.sub_orders.into_iter().find(|part| is_ours(desk, part));
     let Some(SubOrder { state: Some(state), trade_state, .. }) = part else {
         let (no, order_no, account) = (&combine.combine_out_trade_no, desk.order_no, desk.account);
-        let detail = format!("combine payment {no} has no sub-order {order_no} of {account}: it was opened with other terms");
+        let detail =
+            format!("combine payment {no} has no sub-order {order_no} of {account}: it was opened with other terms");
         return Heard::Unknown(Doubt { code: "not_ours", detail });
     };
     Heard::Final(FinalWord { state, platform_state: trade_state, notice })

@@ -85,7 +85,10 @@ impl App {
         }
         let of_combine = request.combine.as_ref().map(|combine| &combine.account);
         if let Some(unknown) = of_combine.filter(|account| !self.accounts().knows(account)) {
-            return Err(AppError::invalid("combine", format!("{unknown} is not configured here: it could not be asked")));
+            return Err(AppError::invalid(
+                "combine",
+                format!("{unknown} is not configured here: it could not be asked"),
+            ));
         }
         if let Some(description) = &request.description {
             check_text("description", description, DESCRIPTION_CHARS_MAX)?;

@@ -174,10 +174,16 @@ pub(crate) fn resolve(meaning: Option<Meaning>, code: &Code<'_>, ask: &Ask, answ
         }
         (Some(Meaning::NotFound), Ask::CombinePayment { .. }) => ReplyState::Combine(None),
         (Some(Meaning::NotFound), Ask::RefundState(_)) => ReplyState::Refund(RefundState::NotFound),
-        (Some(Meaning::NotFound), Ask::Close { .. } | Ask::CloseCombine { .. }) => ReplyState::Close(CloseState::NotFound),
+        (Some(Meaning::NotFound), Ask::Close { .. } | Ask::CloseCombine { .. }) => {
+            ReplyState::Close(CloseState::NotFound)
+        }
         (Some(Meaning::NotFound), Ask::Share { .. }) => ReplyState::Share(ShareState::NotFound),
-        (Some(Meaning::NotUnpaid), Ask::Close { .. } | Ask::CloseCombine { .. }) => ReplyState::Close(CloseState::MaybePaid),
-        (Some(Meaning::AlreadyClosed), Ask::Close { .. } | Ask::CloseCombine { .. }) => ReplyState::Close(CloseState::Closed),
+        (Some(Meaning::NotUnpaid), Ask::Close { .. } | Ask::CloseCombine { .. }) => {
+            ReplyState::Close(CloseState::MaybePaid)
+        }
+        (Some(Meaning::AlreadyClosed), Ask::Close { .. } | Ask::CloseCombine { .. }) => {
+            ReplyState::Close(CloseState::Closed)
+        }
         (Some(Meaning::BalanceShort), Ask::Refund(refund)) => {
             let said = vec![not_refunded(refund, RefundOutcome::Stalled, answering.now())];
             let state = ReplyState::Refund(RefundState::BalanceShort);

@@ -67,19 +67,19 @@ pub fn node(store: &Arc<dyn Store>, channel: ChannelSettings) -> Ledger {
 pub fn accounts() -> OurAccounts {
     let wxpay = ["1900000001", "1900000002"].map(|mchid| {
         let config = WxpayAccountConfig {
-        mchid: mchid.to_owned(),
-        appids: vec!["wx0000000000000001".to_owned()],
-        mode: MerchantMode::Direct,
-        platform_keys: vec![PlatformKeyConfig::Certificate {
-            pem: key("platform_cert_1").certificate_pem.unwrap().to_owned(),
-        }],
-        apiv3_key: APIV3_KEY_A.into(),
-        apiv3_key_previous: None,
-        api: Some(WxpayApiConfig {
-            api_url: "https://api.mch.weixin.qq.com".to_owned(),
-            merchant_serial: key("merchant_api").id.to_owned(),
-            merchant_private_key: key("merchant_api").private_pem.into(),
-        }),
+            mchid: mchid.to_owned(),
+            appids: vec!["wx0000000000000001".to_owned()],
+            mode: MerchantMode::Direct,
+            platform_keys: vec![PlatformKeyConfig::Certificate {
+                pem: key("platform_cert_1").certificate_pem.unwrap().to_owned(),
+            }],
+            apiv3_key: APIV3_KEY_A.into(),
+            apiv3_key_previous: None,
+            api: Some(WxpayApiConfig {
+                api_url: "https://api.mch.weixin.qq.com".to_owned(),
+                merchant_serial: key("merchant_api").id.to_owned(),
+                merchant_private_key: key("merchant_api").private_pem.into(),
+            }),
         };
         WxpayAccount::try_new(&config).unwrap()
     });

@@ -91,7 +91,9 @@ fn ask_for(channel: Channel, account: &AccountRef, vector: &Value) -> Ask {
         Channel::Wxpay if body["data"].is_array() => Ask::Certificates,
         Channel::Wxpay if body["combine_out_trade_no"].is_string() => {
             let combine_out_trade_no = CombineNo::parse(text(&body["combine_out_trade_no"]));
-            Ask::CombinePayment { combine_out_trade_no: combine_out_trade_no.unwrap_or_else(|_| CombineNo::parse("C1").unwrap()) }
+            Ask::CombinePayment {
+                combine_out_trade_no: combine_out_trade_no.unwrap_or_else(|_| CombineNo::parse("C1").unwrap()),
+            }
         }
         Channel::Wxpay if body["out_refund_no"].is_string() => {
             refund_state(account, &body["transaction_id"], &body["out_trade_no"], &body["out_refund_no"])

@@ -81,6 +81,15 @@ pub struct OpenArgs {
     /// The attempt that this one replaces; it is closed first.
     #[arg(long)]
     pub supersedes: Option<String>,
+    /// Whose order it is at WeChat Pay, when the account is a service provider's.
+    #[arg(long)]
+    pub sub_mchid: Option<String>,
+    /// combine_out_trade_no of the WeChat Pay combine payment that the order is a part of.
+    #[arg(long, requires = "combine_account")]
+    pub combine_no: Option<String>,
+    /// Whose combine payment it is: its combine_mchid, as wxpay:1900000001.
+    #[arg(long, requires = "combine_no")]
+    pub combine_account: Option<String>,
     /// Makes a repeat of this request safe under a name of yours.
     #[arg(long)]
     pub idempotency_key: Option<String>,
@@ -246,10 +255,18 @@ async fn open(args: OpenArgs) -> anyhow::Result<Exit> {
     let amount = Money::parse_major(&args.amount, currency).map_err(|error| usage(error.to_string()))?;
     let mut body = json!({ "order_no": args.order_no, "amount_minor": amount.amount_minor, "currency": currency,
                            "accounts": args.accounts });
-    let optional =
-        [("description", args.description), ("expires_at", args.expires_at), ("supersedes", args.supersedes)];
+    let optional = [
+        ("description", args.description),
+        ("expires_at", args.expires_at),
+        ("supersedes", args.supersedes),
+        ("sub_mchid", args.sub_mchid),
+    ];
+    let combine = args.combine_no.zip(args.combine_account).map(
+        |(combine_out_trade_no, account)| json!({ "account": account, "combine_out_trade_no": combine_out_trade_no }),
+    );
     if let Value::Object(body) = &mut body {
         body.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), Value::String(value?)))));
+        body.extend(combine.map(|combine| ("combine".to_owned(), combine)));
     }
     let call = Call { idempotency_key: args.idempotency_key, ..Call::post(&["v1", "orders"], body) };
     let order = Client::try_new(&args.remote)?.send(call).await?;

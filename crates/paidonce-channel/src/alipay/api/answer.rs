@@ -46,7 +46,9 @@ fn read_content(call: &ApiCall, content: &Object<'_>, account: &AccountRef, now:
             same_if_named("trade_no", content, payment.channel_trade_no.as_str())?;
             read_share(content, payment, order_no, now)
         }
-        Ask::CombinePayment { .. } | Ask::CloseCombine { .. } | Ask::Certificates => Err(doubt("unreadable", "Alipay has no such call")),
+        Ask::CombinePayment { .. } | Ask::CloseCombine { .. } | Ask::Certificates => {
+            Err(doubt("unreadable", "Alipay has no such call"))
+        }
     }
 }
 

@@ -26,7 +26,12 @@ pub enum Verb {
     /// Pay an order through both platforms.
     #[command(after_help = "Example:\n  paidonce sandbox pay-twice A-1001 --channel wxpay --amount 88.88")]
     PayTwice(PayArgs),
-    /// Pay several WeChat Pay orders in one go.
+    /// Place several WeChat Pay orders that are paid in one go.
+    #[command(
+        after_help = "Example:\n  paidonce sandbox open-combined C-0001 --order A-1001=88.88 --order A-1002=1.00"
+    )]
+    OpenCombined(CombinedArgs),
+    /// Pay several WeChat Pay orders in one go; without --order those of open-combined.
     #[command(after_help = "Example:\n  paidonce sandbox pay-combined C-0001 --order A-1001=88.88 --order A-1002=1.00")]
     PayCombined(CombinedArgs),
     /// Refund at the platform's console: nobody asked the ledger.
@@ -130,7 +135,7 @@ pub struct CombinedArgs {
     /// combine_out_trade_no.
     pub combine_no: String,
     /// An order and its price in yuan; 2 to 50 of them.
-    #[arg(long = "order", value_name = "NO=YUAN", required = true)]
+    #[arg(long = "order", value_name = "NO=YUAN")]
     pub orders: Vec<String>,
     /// What becomes of the callback.
     #[arg(long, default_value = "as_usual", value_parser = ["as_usual", "prompt", "lost", "duplicated", "delayed"])]
@@ -242,7 +247,8 @@ impl Verb {
             Self::Pay(args) => args.send("/sandbox/pay").await,
             Self::PayLate(args) => args.send("/sandbox/pay-late").await,
             Self::PayTwice(args) => args.send("/sandbox/pay-twice").await,
-            Self::PayCombined(args) => args.send().await,
+            Self::OpenCombined(args) => args.send("/sandbox/open-combined").await,
+            Self::PayCombined(args) => args.send("/sandbox/pay-combined").await,
             Self::Refund(args) => args.send().await,
             Self::SettleRefund(args) => {
                 let more = json!({ "refund_no": args.refund_no, "status": args.status });
@@ -300,14 +306,14 @@ impl PayArgs {
 }
 
 impl CombinedArgs {
-    async fn send(&self) -> anyhow::Result<Exit> {
+    async fn send(&self, path: &str) -> anyhow::Result<Exit> {
         let order = |pair: &String| {
             let (order_no, amount_minor) = named_amount(pair)?;
             anyhow::Ok(json!({ "order_no": order_no, "amount_minor": amount_minor }))
         };
         let orders: Vec<Value> = self.orders.iter().map(order).collect::<anyhow::Result<_>>()?;
         let body = json!({ "combine_no": self.combine_no, "orders": orders, "callback": self.callback });
-        let answer = self.remote.post("/sandbox/pay-combined", &body).await?;
+        let answer = self.remote.post(path, &body).await?;
         let orders = answer.get("orders").and_then(Value::as_array).cloned().unwrap_or_default();
         self.remote.orders(&answer, &orders)
     }
