@@ -11,7 +11,7 @@
 //! | the channel says | booked |
 //! |---|---|
 //! | exact | first out of what was booked as a difference (RefundSplit, total unchanged), the rest as new money |
-//! | cumulative, a number that we asked for | the amount that we asked for; the figure only checks it: what neither booked nor open refunds explain is booked as a difference |
+//! | cumulative, a number that we asked for | the amount that we asked for, out of a difference only as far as the figure has not grown since; the figure checks it: what neither booked nor open refunds explain is booked as a difference |
 //! | cumulative, another number | the difference to what is booked, marked derived; a smaller figure is an older notice |
 
 use super::draft::{Draft, Note};
@@ -246,7 +246,8 @@ fn succeeded(draft: &mut Draft<'_>, payment: &Payment, fact: &RefundFact) {
             }
         }
         (Some((RefundState::Requested | RefundState::Stalled, refund)), RefundAmount::Exact(amount)) => {
-            book_exact(draft, payment, fact, Booking { amount, origin: refund.origin });
+            let known_minor = amount.amount_minor;
+            book_exact(draft, payment, fact, Booking { amount, origin: refund.origin, known_minor });
             if refund.amount != amount {
                 draft.flag(
                     note(fact),
@@ -256,14 +257,16 @@ fn succeeded(draft: &mut Draft<'_>, payment: &Payment, fact: &RefundFact) {
             }
             book_unexplained(draft, &fact.payment);
         }
-        (Some((RefundState::Requested | RefundState::Stalled, refund)), RefundAmount::Cumulative(_))
+        (Some((RefundState::Requested | RefundState::Stalled, refund)), RefundAmount::Cumulative(total))
             if is_ours(refund) =>
         {
-            book_exact(draft, payment, fact, Booking { amount: refund.amount, origin: refund.origin });
+            let known_minor = known_of_total(payment, refund.amount, total);
+            book_exact(draft, payment, fact, Booking { amount: refund.amount, origin: refund.origin, known_minor });
             book_unexplained(draft, &fact.payment);
         }
         (None, RefundAmount::Exact(amount)) => {
-            book_exact(draft, payment, fact, Booking { amount, origin: RefundOrigin::Platform });
+            let known_minor = amount.amount_minor;
+            book_exact(draft, payment, fact, Booking { amount, origin: RefundOrigin::Platform, known_minor });
         }
         (
             None | Some((RefundState::Confirmed | RefundState::Requested | RefundState::Stalled, _)),
@@ -278,11 +281,20 @@ fn succeeded(draft: &mut Draft<'_>, payment: &Payment, fact: &RefundFact) {
 struct Booking {
     amount: Money,
     origin: RefundOrigin,
+    /// How much of it may have been booked as a difference before.
+    known_minor: i64,
+}
+
+/// Of a refund that was done when `total` was back: how much of it the largest total so far may hold already. What that total
+/// grew by since is new money.
+fn known_of_total(payment: &Payment, amount: Money, total: Money) -> i64 {
+    let grown_minor = total.amount_minor.saturating_sub(payment.cumulative_minor()).max(0);
+    amount.amount_minor.saturating_sub(grown_minor).max(0)
 }
 
 fn book_exact(draft: &mut Draft<'_>, payment: &Payment, fact: &RefundFact, booking: Booking) {
-    let Booking { amount, origin } = booking;
-    let parts = parts_of_derived(payment, &fact.refund_no, amount);
+    let Booking { amount, origin, known_minor } = booking;
+    let parts = parts_of_derived(payment, &fact.refund_no, Money::new(known_minor, amount.currency));
     let named_minor = parts.iter().fold(0_i64, |sum, part| sum.saturating_add(part.amount.amount_minor));
     let rest_minor = amount.amount_minor.saturating_sub(named_minor);
     let new_minor = rest_minor.min(left_minor(payment));
