@@ -407,23 +407,11 @@ pub(crate) fn cannot_ask(account: &AccountRef) -> String {
 }
 
 pub(crate) fn payment_state(state: ReplyState) -> Option<PaymentState> {
-    match state {
-        ReplyState::Payment(state) => Some(state),
-        ReplyState::Refund(_)
-        | ReplyState::Combine(_)
-        | ReplyState::Close(_)
-        | ReplyState::Share(_)
-        | ReplyState::Certificates(_) => None,
-    }
+    let ReplyState::Payment(state) = state else { return None };
+    Some(state)
 }
 
 pub(crate) fn refund_state(state: ReplyState) -> Option<RefundState> {
-    match state {
-        ReplyState::Refund(state) => Some(state),
-        ReplyState::Payment(_)
-        | ReplyState::Combine(_)
-        | ReplyState::Close(_)
-        | ReplyState::Share(_)
-        | ReplyState::Certificates(_) => None,
-    }
+    let ReplyState::Refund(state) = state else { return None };
+    Some(state)
 }

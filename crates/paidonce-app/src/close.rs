@@ -213,12 +213,6 @@ fn refused(refusal: &paidonce_channel::api::Refusal) -> Attempt {
 }
 
 pub(crate) fn close_state(state: ReplyState) -> Option<CloseState> {
-    match state {
-        ReplyState::Close(state) => Some(state),
-        ReplyState::Payment(_)
-        | ReplyState::Combine(_)
-        | ReplyState::Refund(_)
-        | ReplyState::Share(_)
-        | ReplyState::Certificates(_) => None,
-    }
+    let ReplyState::Close(state) = state else { return None };
+    Some(state)
 }

@@ -60,12 +60,6 @@ fn is_ours(desk: Desk<'_>, part: &SubOrder) -> bool {
 }
 
 fn combine_state(state: ReplyState) -> Option<Option<KnownCombine>> {
-    match state {
-        ReplyState::Combine(known) => Some(known),
-        ReplyState::Payment(_)
-        | ReplyState::Refund(_)
-        | ReplyState::Close(_)
-        | ReplyState::Share(_)
-        | ReplyState::Certificates(_) => None,
-    }
+    let ReplyState::Combine(state) = state else { return None };
+    Some(state)
 }

@@ -51,12 +51,6 @@ impl Try<'_> {
 }
 
 fn share_state(state: ReplyState) -> Option<ShareState> {
-    match state {
-        ReplyState::Share(state) => Some(state),
-        ReplyState::Payment(_)
-        | ReplyState::Combine(_)
-        | ReplyState::Refund(_)
-        | ReplyState::Close(_)
-        | ReplyState::Certificates(_) => None,
-    }
+    let ReplyState::Share(state) = state else { return None };
+    Some(state)
 }
