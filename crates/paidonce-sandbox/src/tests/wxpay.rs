@@ -115,16 +115,21 @@ fn a_service_providers_order_needs_both_numbers() {
     assert_eq!(world.wxpay(SP_MCHID, "GET", &format!("{path}?sp_mchid={SP_MCHID}&sub_mchid=1"), "").0, 403);
 }
 
+/// Two orders that are paid in one go.
+fn combined() -> PayCombined {
+    let part = |no: &str| Part { order_no: no.to_owned(), amount_minor: 300 };
+    PayCombined {
+        combine_no: "COMBINE1".to_owned(),
+        account: None,
+        orders: vec![part("PART-01"), part("PART-02")],
+        callback: crate::Wish::AsUsual,
+    }
+}
+
 #[test]
 fn a_combined_order_is_found_only_by_its_combined_number() {
     let mut world = world();
-    let parts = ["PART-01", "PART-02"].map(|no| Part { order_no: no.to_owned(), amount_minor: 300 });
-    let combined = PayCombined {
-        combine_no: "COMBINE1".to_owned(),
-        account: None,
-        orders: parts.to_vec(),
-        callback: crate::Wish::AsUsual,
-    };
+    let combined = combined();
     world.platforms.pay_combined(&combined, world.now).unwrap();
     assert_eq!(world.push(Verdict::Taken).len(), 1);
     let (status, body) = world.wxpay(MCHID, "GET", "/v3/combine-transactions/out-trade-no/COMBINE1", "");
@@ -139,11 +144,9 @@ fn a_combined_order_is_found_only_by_its_combined_number() {
 #[test]
 fn a_combined_order_is_closed_as_a_whole_by_naming_every_part() {
     let mut world = world();
-    let parts = ["PART-01", "PART-02"].map(|no| Part { order_no: no.to_owned(), amount_minor: 300 });
-    let combine_no = "COMBINE1".to_owned();
-    let combined = PayCombined { combine_no, account: None, orders: parts.to_vec(), callback: crate::Wish::AsUsual };
+    let combined = combined();
     world.platforms.open_combined(&combined, world.now).unwrap();
-    let other = PayCombined { orders: vec![parts[0].clone(), parts[0].clone()], ..combined.clone() };
+    let other = PayCombined { orders: vec![combined.orders[0].clone(); 2], ..combined.clone() };
     assert!(world.platforms.open_combined(&other, world.now).is_err(), "known with other orders");
     let path = "/v3/combine-transactions/out-trade-no/COMBINE1";
     let appid = world.wxpay(MCHID, "GET", path, "").1["combine_appid"].clone();
@@ -163,9 +166,7 @@ fn a_combined_order_is_closed_as_a_whole_by_naming_every_part() {
 #[test]
 fn an_opened_combined_order_is_paid_by_its_number_alone() {
     let mut world = world();
-    let parts = ["PART-01", "PART-02"].map(|no| Part { order_no: no.to_owned(), amount_minor: 300 });
-    let combine_no = "COMBINE1".to_owned();
-    let combined = PayCombined { combine_no, account: None, orders: parts.to_vec(), callback: crate::Wish::AsUsual };
+    let combined = combined();
     world.platforms.open_combined(&combined, world.now).unwrap();
     let by_number = PayCombined { orders: Vec::new(), ..combined };
     assert_eq!(world.platforms.pay_combined(&by_number, world.now).unwrap().len(), 2);
