@@ -82,7 +82,8 @@ pub struct AccountAnswer<S> {
     pub platform_state: Option<String>,
     /// Why there is no answer, or what a person has to do.
     pub detail: Option<String>,
-    /// Types of the events that the answer caused, in their order; empty when it told nothing new.
+    /// Types of the events that the answer caused, in their order; empty when it told nothing new. An answer about a combine
+    /// payment causes those of its other orders too.
     pub decided: Vec<String>,
     /// When it was asked.
     pub asked_at: Timestamp,
@@ -167,8 +168,8 @@ impl App {
         }
     }
 
-    /// [`App::ask_payment`], and records the answer. When the answer
-    /// speaks of refunds, those that are not final are asked about too: the payment's own answer never says how much.
+    /// [`App::ask_payment`], and records the answer. When it speaks of refunds, those that are not final are asked about too: the
+    /// payment's own answer never says how much.
     ///
     /// Errors: the answer could not be recorded.
     pub(crate) async fn look_at_payment(&self, desk: Desk<'_>) -> Result<AccountAnswer<PaymentOutcome>, AppError> {

@@ -12,6 +12,7 @@ use crate::table::{self, Column};
 const EXAMPLES: &str = "\
 Examples:
   paidonce order open A-1001 --amount 88.88 --account wxpay:1900000001 --account alipay:2088000000000001
+  paidonce order open A-1002 --amount 1.00 --account wxpay:1900000001 --combine-no C-0001 --combine-account wxpay:1900000001
   paidonce order get A-1001
   paidonce order list --status PENDING
   paidonce order flows A-1001 --json
