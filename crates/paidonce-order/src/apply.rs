@@ -142,6 +142,12 @@ impl Order {
                 }
                 let ours = RefundFact { payment: payment.clone(), ..fact.clone() };
                 self.close_stalled(&ours, ItemState::Failed);
+                // The other payment may be one of this order that is still to come: then its refund counts. No item of its
+                // own: as a rule it is another order's.
+                let waiting = ParkedFact::Refund(fact.clone());
+                if self.must_wait(&waiting) {
+                    self.parked.push(Parked { key: FactKey::of_parked_refund(fact), fact: waiting });
+                }
             }
             OrderEvent::OrderOpened(_)
             | OrderEvent::PaymentConfirmed(_)

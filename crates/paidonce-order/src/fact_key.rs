@@ -74,7 +74,7 @@ impl FactKey {
         Self::new(fact.payment.account.channel, &parts)
     }
 
-    fn of_parked_refund(fact: &RefundFact) -> Self {
+    pub(crate) fn of_parked_refund(fact: &RefundFact) -> Self {
         let detail = match (fact.outcome, fact.amount) {
             (RefundOutcome::Stalled, _) => Some("STALLED".to_owned()),
             (RefundOutcome::Failed, _) => Some("FAILED".to_owned()),

@@ -110,10 +110,11 @@ pub(super) fn record_refund(draft: &mut Draft<'_>, mut fact: RefundFact) {
         let detail = format!("refund {} states {}", fact.refund_no, fact.amount.stated());
         return draft.flag(note(&fact), "unusable_amount", detail);
     }
-    let is_taken = give_up_taken_number(draft, &fact);
+    let is_given_up = give_up_taken_number(draft, &fact);
     match draft.order().find_payment(&fact.payment).cloned() {
         Some(payment) => record_of_payment(draft, &payment, fact),
-        None if is_taken => {}
+        // That event keeps the fact until its payment comes.
+        None if is_given_up => {}
         None => park(draft, fact),
     }
 }
@@ -149,7 +150,7 @@ fn alias_as_trade_no(order_no: &OrderNo, payment: &PaymentRef, refund_no: &Refun
 }
 
 /// WeChat refund numbers are merchant-wide: when the channel knows ours for another payment, our request will never be
-/// done under it. Says whether that is so.
+/// done under it. Says whether a request was given up.
 fn give_up_taken_number(draft: &mut Draft<'_>, fact: &RefundFact) -> bool {
     if fact.payment.account.channel != Channel::Wxpay {
         return false;
@@ -157,18 +158,15 @@ fn give_up_taken_number(draft: &mut Draft<'_>, fact: &RefundFact) -> bool {
     let meant = draft.order().payments.iter().find_map(|payment| {
         let own = &payment.fact.payment;
         let is_other = own.account == fact.payment.account && !payment.is_named_by(&fact.payment);
-        let refund = payment.find_refund(&fact.refund_no).filter(|refund| is_other && is_ours(refund))?;
-        Some((own.clone(), refund.state))
+        payment.find_refund(&fact.refund_no).filter(|refund| is_other && is_ours(refund) && is_open(refund))?;
+        Some(own.clone())
     });
-    match meant {
-        Some((payment, RefundState::Requested | RefundState::Stalled)) => {
-            let refund_no = fact.refund_no.clone();
-            draft.emit(OrderEvent::RefundNumberTaken { payment, refund_no, fact: fact.clone() });
-            true
-        }
-        Some((_, RefundState::NumberTaken)) => true,
-        Some((_, RefundState::Confirmed | RefundState::Failed)) | None => false,
+    let is_given_up = meant.is_some();
+    if let Some(payment) = meant {
+        let refund_no = fact.refund_no.clone();
+        draft.emit(OrderEvent::RefundNumberTaken { payment, refund_no, fact: fact.clone() });
     }
+    is_given_up
 }
 
 const fn is_open(refund: &Refund) -> bool {

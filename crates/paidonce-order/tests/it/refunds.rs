@@ -202,6 +202,19 @@ fn a_number_that_is_somebody_elses_at_wechat_is_given_up() {
     assert_eq!(ledger.hear(refunded(T1, "R1", 8888)), "FactConflicted", "final");
 }
 
+/// The platform may know our number for a payment of the same order that we hear of later: its money went back. Fails when
+/// the fact is given up together with the number.
+#[test]
+fn the_refund_that_took_our_number_is_booked_when_its_payment_comes() {
+    let mut ledger = paid();
+    ledger.tell(request(None, "R1", 8888)).unwrap();
+    assert_eq!(ledger.hear(refunded((WX, "T9"), "R1", 500)), "RefundNumberTaken");
+    assert_eq!(ledger.hear(refunded((WX, "T9"), "R1", 500)), "nothing");
+    assert_eq!(ledger.hear(pay(WX, "T9", 8888)), "SurplusPaymentRecorded + RefundConfirmed");
+    assert_eq!(ledger.hear(refunded((WX, "T9"), "R1", 500)), "nothing");
+    assert_eq!((refunded_minor(&ledger), ledger.refunds_of((WX, "T9"))), (500, vec!["R1 500 Confirmed".to_owned()]));
+}
+
 #[test]
 fn alipay_numbers_belong_to_their_trade_so_none_is_taken() {
     let mut ledger = paid_at_alipay();
