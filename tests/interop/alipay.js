@@ -23,8 +23,16 @@ function signedText(fields) {
     .join('&');
 }
 
-async function exec({ appId, method, biz, gateway, privateKey, publicKey }) {
-  const sdk = new AlipaySdk({ appId, privateKey, keyType: 'PKCS8', alipayPublicKey: publicKey, gateway });
+// With plain keys, or with certificates when there are some.
+function known({ privateKey, publicKey, certificates, ...more }) {
+  const theirs = certificates
+    ? { appCertContent: certificates.app, alipayRootCertContent: certificates.root, alipayPublicCertContent: certificates.alipay }
+    : { alipayPublicKey: publicKey };
+  return new AlipaySdk({ privateKey, keyType: 'PKCS8', ...theirs, ...more });
+}
+
+async function exec({ appId, method, biz, gateway, ...keys }) {
+  const sdk = known({ appId, gateway, ...keys });
   try {
     return await sdk.exec(method, { bizContent: biz }, { validateSign: true });
   } catch (error) {
@@ -35,8 +43,8 @@ async function exec({ appId, method, biz, gateway, privateKey, publicKey }) {
 const actions = {
   exec,
   sign: ({ fields, privateKey }) => ({ sign: signatureV3(signedText(fields), privateKey) }),
-  check: ({ fields, publicKey, privateKey }) => {
-    const sdk = new AlipaySdk({ appId: fields.app_id, privateKey, keyType: 'PKCS8', alipayPublicKey: publicKey });
+  check: ({ fields, privateKey, publicKey, certificates }) => {
+    const sdk = known({ appId: fields.app_id, privateKey, publicKey, certificates });
     return { accepted: sdk.checkNotifySignV2(fields) };
   },
 };

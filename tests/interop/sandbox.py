@@ -49,8 +49,8 @@ class Receiver(http.server.BaseHTTPRequestHandler):
 class Sandbox:
     """`PROGRAM sandbox`, and its control API."""
 
-    def __init__(self, program, folder, receiver_port):
-        command = [program, "sandbox", "--dir", str(folder), "--listen", "127.0.0.1:0"]
+    def __init__(self, program, folder, receiver_port, *options):
+        command = [program, "sandbox", "--dir", str(folder), "--listen", "127.0.0.1:0", *options]
         command += ["--notify-base", f"http://127.0.0.1:{receiver_port}"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.url = self.process.stdout.readline().split()[-1]
@@ -165,6 +165,32 @@ def alipay(sandbox, checks, node):
     checks.equal("sandbox alipay: its order", any("INTEROP-BILL\t," in text for text in texts), True)
 
 
+def alipay_by_certificates(sandbox, checks, node):
+    account = sandbox.config["alipay"][0]
+    app = account["apps"][0]
+    read = lambda name: Path(app[name]).read_text()
+    keys = {
+        "appId": app["app_id"], "gateway": account["api_url"], "privateKey": bare(read("app_private_key_file")),
+        "certificates": {
+            "app": read("app_cert_file"), "root": read("alipay_root_cert_file"), "alipay": read("alipay_cert_file"),
+        },
+    }
+
+    def ask(method, **biz):
+        return node({"do": "exec", "method": method, "biz": biz, **keys})
+
+    order_no = "INTEROP-CERT"
+    sandbox.post("pay", channel="alipay", order_no=order_no, amount_minor=8888)
+    fields = dict(urllib.parse.parse_qsl(callback()[2].decode(), keep_blank_values=True, strict_parsing=True))
+    checks.equal("sandbox alipay, certificates: a notice", node({"do": "check", "fields": fields, **keys})["accepted"], True)
+    answer = ask("alipay.trade.query", out_trade_no=order_no)
+    found = (answer.get("code"), answer.get("tradeStatus"), answer.get("error"))
+    checks.equal("sandbox alipay, certificates: a paid trade", found, ("10000", "TRADE_SUCCESS", None))
+    keys["certificates"]["app"] = keys["certificates"]["alipay"]
+    answer = ask("alipay.trade.query", out_trade_no=order_no)
+    checks.equal("sandbox alipay, certificates: another app's", answer.get("subCode"), "isv.invalid-app-cert-sn")
+
+
 def bare(pem):
     return "".join(line for line in pem.splitlines() if not line.startswith("-----"))
 
@@ -173,14 +199,20 @@ def run(program, checks, node):
     """Plays both platforms and lets both SDKs judge them."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with tempfile.TemporaryDirectory(prefix="paidonce-interop-sandbox-") as folder:
-        sandbox = Sandbox(program, Path(folder), server.server_address[1])
-        try:
-            wechat(sandbox, checks)
-            alipay(sandbox, checks, node)
-        finally:
-            sandbox.stop()
-            server.shutdown()
+    plays = [
+        ([], lambda sandbox: (wechat(sandbox, checks), alipay(sandbox, checks, node))),
+        (["--alipay-keys", "certificate"], lambda sandbox: alipay_by_certificates(sandbox, checks, node)),
+    ]
+    try:
+        for options, play in plays:
+            with tempfile.TemporaryDirectory(prefix="paidonce-interop-sandbox-") as folder:
+                sandbox = Sandbox(program, Path(folder), server.server_address[1], *options)
+                try:
+                    play(sandbox)
+                finally:
+                    sandbox.stop()
+    finally:
+        server.shutdown()
 
 
 if __name__ == "__main__":

@@ -4,21 +4,27 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use paidonce_channel::alipay::{
-    AlipayAccount, AlipayAccountConfig, AlipayAppApiConfig, AlipayAppConfig, AlipayKeyConfig, SignType,
+    AlipayAccount, AlipayAccountConfig, AlipayApiCerts, AlipayAppApiConfig, AlipayAppConfig, AlipayKeyConfig, SignType,
 };
 use paidonce_channel::api::{
-    ApiAnswer, ApiCall, ApiMoment, ApiResponse, Ask, RefundNumbers, RefundOrder, Reply, ReplyState,
+    ApiAnswer, ApiCall, ApiMoment, ApiResponse, Ask, LearnedKey, RefundNumbers, RefundOrder, Reply, ReplyState,
 };
 use paidonce_channel::wxpay::{MerchantMode, PlatformKeyConfig, WxpayAccount, WxpayAccountConfig, WxpayApiConfig};
 use paidonce_channel::{Fact, OurAccounts, SecretText};
 use paidonce_order::command::PaymentRef;
 use paidonce_order::ids::{AccountRef, ChannelTradeNo, CombineNo, OrderNo, RefundNo};
 use paidonce_order::{Money, Timestamp};
+use paidonce_sandbox::alipay::certificates::{AUTHORITY, AlipayCertificates, ROOT};
+use paidonce_sandbox::certificate::{Certificate, Wording};
+use paidonce_sandbox::keys::Key;
+use paidonce_sandbox::moment::Moment;
 use paidonce_sandbox::options::{APP_ID, APPID, MCHID, SELLER_ID, SP_MCHID, SUB_MCHID};
 use paidonce_sandbox::{
-    Advance, Api, Behaviour, Channel, ConsoleRefund, Delivery, FailKind, FailNext, KeyMode, OrderName, Part, Pay,
-    PayCombined, Sandbox, SandboxOptions, SharePart, ShareResult, StartShare,
+    Advance, AlipayKeyMode, Api, Behaviour, Channel, ConsoleRefund, Delivery, FailKind, FailNext, KeyMode, OrderName,
+    Part, Pay, PayCombined, Sandbox, SandboxOptions, SharePart, ShareResult, StartShare,
 };
 use paidonce_tests::wire::{Request, send};
 use toml::Value;
@@ -145,12 +151,22 @@ fn accounts(text: &str) -> OurAccounts {
     let alipay = config["alipay"].as_array().unwrap().iter().map(|section| {
         let app = &list(section, "apps")[0];
         let private_key = SecretText::new(file(app, "app_private_key_file"));
+        let (key, certs) = match app.get("alipay_cert_file") {
+            Some(_) => {
+                let certs = AlipayApiCerts {
+                    app_cert: file(app, "app_cert_file"),
+                    alipay_root_cert: file(app, "alipay_root_cert_file"),
+                };
+                (AlipayKeyConfig::Certificate(file(app, "alipay_cert_file")), Some(certs))
+            }
+            None => (AlipayKeyConfig::PublicKey(file(app, "alipay_public_key_file")), None),
+        };
         let app = AlipayAppConfig {
             app_id: text(app, "app_id"),
-            key: AlipayKeyConfig::PublicKey(file(app, "alipay_public_key_file")),
+            key,
             sign_type: SignType::Rsa2,
             auth_app_ids: Vec::new(),
-            api: Some(AlipayAppApiConfig { private_key, certs: None }),
+            api: Some(AlipayAppApiConfig { private_key, certs, app_auth_token: None }),
         };
         assert_eq!(app.app_id, APP_ID);
         let config = AlipayAccountConfig {
@@ -455,6 +471,92 @@ async fn a_new_certificate_is_learned_from_the_list_and_believed_afterwards() {
     assert!(keys.len() >= 2, "old and new overlap");
     world.ours = world.ours.with_learned_keys(&wxpay(), keys);
     assert_eq!(world.word(&wxpay(), payment("ORDER0001")).await, "Paid");
+}
+
+/// Both sides name the certificates of the other and sign with those keys.
+#[tokio::test]
+async fn in_certificate_mode_alipay_and_we_believe_each_other() {
+    let mut world = World::new(Behaviour { alipay_keys: AlipayKeyMode::Certificate, ..Behaviour::default() }).await;
+    world.pay(Channel::Alipay, "ORDER0001", 1000);
+    let of = paid(world.ask(&alipay(), payment("ORDER0001")).await);
+    assert_eq!(world.word(&alipay(), refund(&of, "ORDER0001", ("RF1", 100))).await, "Succeeded");
+}
+
+/// Fact B3: a new certificate is asked for by its number, and trusted because it leads to the root that we have.
+#[tokio::test]
+async fn a_new_certificate_of_alipay_is_trusted_by_its_chain() {
+    let mut world = World::new(Behaviour { alipay_keys: AlipayKeyMode::Certificate, ..Behaviour::default() }).await;
+    world.pay(Channel::Alipay, "ORDER0001", 1000);
+    let cert_sn = world.sandbox.rotate_alipay_certificate().unwrap();
+    assert_eq!(world.word(&alipay(), payment("ORDER0001")).await, "unknown unknown_serial");
+    let download = Ask::AlipayCertificate { cert_sn: cert_sn.clone() };
+    let ReplyState::Certificates(keys) = reply(world.ask(&alipay(), download.clone()).await).state else { panic!() };
+    assert_eq!(keys.iter().map(|key| key.serial.as_str()).collect::<Vec<_>>(), [cert_sn.as_str()]);
+    let before = world.ours.clone();
+    world.ours = world.ours.with_learned_keys(&alipay(), keys.clone());
+    assert_eq!(world.word(&alipay(), payment("ORDER0001")).await, "Paid");
+    // Another sandbox's certificate has the same names, and leads to another root.
+    world.ours = before;
+    let now = world.sandbox.now();
+    let stranger = AlipayCertificates::of(Key::generate().unwrap(), Key::generate().unwrap(), now).unwrap();
+    let (forged, forged_sn) = stranger.newest().unwrap();
+    let key = LearnedKey { serial: forged_sn, pem: stranger.file_of(forged), ..keys[0].clone() };
+    world.ours = world.ours.with_learned_keys(&alipay(), vec![key]);
+    assert_eq!(world.word(&alipay(), payment("ORDER0001")).await, "unknown unknown_serial");
+}
+
+/// P5: whatever the gateway hands out in place of the certificate that was asked for is not believed.
+#[tokio::test]
+async fn what_is_not_alipays_certificate_is_not_believed() {
+    let behaviour = Behaviour { alipay_keys: AlipayKeyMode::Certificate, ..Behaviour::default() };
+    let mut world = World::new(behaviour).await;
+    let hour_ago = Moment::from_seconds(world.sandbox.now().seconds() - 3600);
+    let long_ago = Moment::from_seconds(world.sandbox.now().seconds() - 6 * 365 * 24 * 3600);
+    let cert_sn = world.sandbox.rotate_alipay_certificate().unwrap();
+    let ask = || Ask::AlipayCertificate { cert_sn: cert_sn.clone() };
+    assert_eq!(world.word(&alipay(), ask()).await, "1 keys");
+    type Forge = fn(&mut AlipayCertificates, Moment, Moment);
+    let forgeries: [(&str, Forge); 5] = [
+        ("leads to another root", |chain, hour_ago, _| {
+            *chain = AlipayCertificates::of(Key::generate().unwrap(), Key::generate().unwrap(), hour_ago).unwrap();
+        }),
+        ("is a merchant's", |chain, hour_ago, _| {
+            let merchants = chain.of_app("2021000000000666", Key::generate().unwrap(), hour_ago).unwrap();
+            chain.platform = vec![merchants];
+        }),
+        ("was issued by somebody who may issue none", |chain, hour_ago, _| {
+            let poser = Wording { subject: AUTHORITY, authority: false };
+            let root = Some((&chain.root, ROOT));
+            chain.authority = Certificate::issue_under(poser, Key::generate().unwrap(), root, hour_ago).unwrap();
+            chain.platform.clear();
+            chain.add(Key::generate().unwrap(), hour_ago).unwrap();
+        }),
+        ("has expired", |chain, _, long_ago| {
+            chain.platform.clear();
+            chain.add(Key::generate().unwrap(), long_ago).unwrap();
+        }),
+        ("is another one", |chain, hour_ago, _| {
+            chain.platform.clear();
+            chain.add(Key::generate().unwrap(), hour_ago).unwrap();
+        }),
+    ];
+    for (what, forge) in forgeries {
+        let usual = world.sandbox.play(|platforms, _| platforms.ring.alipay_certificates.clone());
+        world.sandbox.play(|platforms, _| forge(&mut platforms.ring.alipay_certificates, hour_ago, long_ago));
+        let forged = world.sandbox.play(|platforms, _| {
+            let chain = platforms.ring.alipay_certificates.clone();
+            chain.newest().map(|(newest, _)| chain.file_of(newest)).unwrap()
+        });
+        world.sandbox.play(|platforms, _| platforms.ring.alipay_certificates = usual);
+        let body = format!(
+            r#"{{"alipay_open_app_alipaycert_download_response":{{"code":"10000","msg":"Success","alipay_cert_content":"{}"}}}}"#,
+            BASE64.encode(forged)
+        );
+        let response = ApiResponse { status: 200, headers: &[], body: body.as_bytes(), now: world.now() };
+        let call = ApiCall { sub_mchid: None, ask: ask() };
+        let answer = world.ours.find_api(&alipay()).unwrap().read(&call, response);
+        assert_eq!(word(&answer), "unknown bad_signature", "a certificate that {what}");
+    }
 }
 
 #[tokio::test]

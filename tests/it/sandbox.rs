@@ -170,6 +170,7 @@ fn accounts(sandbox: &Sandbox) -> OurAccounts {
             api: Some(AlipayAppApiConfig {
                 private_key: SecretText::new(read(format!("app-{APP_ID}.pem"))),
                 certs: None,
+                app_auth_token: None,
             }),
         }],
         api_url: format!("{}/gateway.do", sandbox.url()),

@@ -3,8 +3,10 @@
 //! Every story ends with `TestApp::finish`, which settles the deliveries and accuses: a hole in the log, a projection that
 //! is not a function of the events, a delivery that is still waiting.
 
+mod alipay_certificates;
 mod audit;
 mod bad_input;
+mod combine_calls;
 mod crashes;
 mod database_away;
 mod deliveries;
@@ -18,6 +20,7 @@ mod refund_calls;
 mod replays;
 mod share_calls;
 mod surplus_calls;
+mod town;
 
 /// The same story on both databases.
 macro_rules! on_both {

@@ -85,18 +85,27 @@ impl OurAccounts {
         named.collect()
     }
 
-    /// The same accounts, one of them knowing these platform keys too (configured keys win). Alipay has no such list: then,
-    /// and for an account that is not ours, nothing changes.
+    /// The same accounts, one of them knowing these platform keys too (configured keys win). For an account that is not ours
+    /// nothing changes.
     #[must_use]
     pub fn with_learned_keys(&self, account: &AccountRef, keys: Vec<LearnedKey>) -> Self {
-        let found = match account.channel {
-            Channel::Wxpay => self.wxpay.get(account.account.as_str()),
-            Channel::Alipay => None,
-        };
-        let Some(found) = found else { return self.clone() };
-        let mut wxpay = self.wxpay.as_ref().clone();
-        wxpay.insert(account.account.as_str().to_owned(), Arc::new(found.with_learned_keys(&keys)));
-        Self { wxpay: Arc::new(wxpay), alipay: Arc::clone(&self.alipay) }
+        let name = account.account.as_str();
+        let mut with_keys = self.clone();
+        match account.channel {
+            Channel::Wxpay => {
+                if let Some(found) = self.wxpay.get(name) {
+                    let found = Arc::new(found.with_learned_keys(&keys));
+                    Arc::make_mut(&mut with_keys.wxpay).insert(name.to_owned(), found);
+                }
+            }
+            Channel::Alipay => {
+                if let Some(found) = self.alipay.get(name) {
+                    let found = Arc::new(found.with_learned_keys(&keys));
+                    Arc::make_mut(&mut with_keys.alipay).insert(name.to_owned(), found);
+                }
+            }
+        }
+        with_keys
     }
 
     /// `true` when the account is one of ours.

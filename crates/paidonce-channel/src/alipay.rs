@@ -11,6 +11,7 @@ pub mod account;
 mod api;
 pub(crate) mod bill;
 mod cert_sn;
+mod chain;
 mod form;
 mod gateway;
 mod notification;

@@ -167,7 +167,7 @@ pub(crate) fn resolve(meaning: Option<Meaning>, code: &Code<'_>, ask: &Ask, answ
     let state = match (meaning, ask) {
         (Some(Meaning::Busy), _) => return refused(code.word, code.detail, Remedy::Wait),
         (Some(Meaning::Mistake), _)
-        | (Some(Meaning::NotFound), Ask::Refund(_) | Ask::Certificates)
+        | (Some(Meaning::NotFound), Ask::Refund(_) | Ask::Certificates | Ask::AlipayCertificate { .. })
         | (Some(Meaning::NotUnpaid), Ask::Refund(_)) => return person(),
         (Some(Meaning::NotFound), Ask::Payment { .. } | Ask::PaymentByTradeNo { .. }) => {
             ReplyState::Payment(PaymentState::NotFound)

@@ -72,6 +72,11 @@ pub enum Ask {
     },
     /// Which platform certificates are in force? WeChat Pay only.
     Certificates,
+    /// The certificate with this `alipay_cert_sn`. Alipay only.
+    AlipayCertificate {
+        /// As an answer named it.
+        cert_sn: String,
+    },
 }
 
 /// Names a refund.
@@ -151,6 +156,9 @@ pub trait ChannelApi: Send + Sync {
     /// What the response means. Guarantees: never panics; only a response whose signature verifies is anything but
     /// [`ApiAnswer::Unknown`].
     fn read(&self, call: &ApiCall, response: ApiResponse<'_>) -> ApiAnswer;
+
+    /// What to ask for the key of a response that was signed with an unknown one. `None`: nothing to ask for.
+    fn key_question(&self, response: ApiResponse<'_>) -> Option<Ask>;
 }
 
 /// The call can't be made: the account lacks something.
@@ -312,15 +320,16 @@ pub enum ShareState {
     NotFound,
 }
 
-/// A platform key that the platform itself told us, sealed with our APIv3 key.
+/// A platform key that the platform itself told us: WeChat Pay sealed it with our APIv3 key, Alipay's certificate leads to
+/// our copy of its root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LearnedKey {
-    /// Serial number, normal form.
+    /// Serial number, normal form; of Alipay its `alipay_cert_sn`.
     pub serial: String,
-    /// PEM certificate.
+    /// PEM certificate; of Alipay with those that it leads through.
     pub pem: String,
-    /// effective_time.
+    /// effective_time, notBefore.
     pub valid_from: Timestamp,
-    /// expire_time.
+    /// expire_time, notAfter.
     pub valid_to: Timestamp,
 }

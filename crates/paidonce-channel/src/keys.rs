@@ -233,11 +233,17 @@ pub(crate) fn certificate_from_pem(text: &str) -> Result<CertificateParts, Strin
     let end = rest.find(FOOTER).ok_or_else(not_a_certificate)?;
     let first = rest.get(..end + FOOTER.len()).ok_or_else(not_a_certificate)?;
     let certificate = Certificate::from_pem(first.as_bytes()).map_err(|_| not_a_certificate())?;
+    let validity = validity(&certificate);
     let body = certificate.tbs_certificate;
     let spki = body.subject_public_key_info.to_der().map_err(|_| not_a_certificate())?;
     let serial = normal_serial(&hex::encode(body.serial_number.as_bytes())).ok_or_else(not_a_certificate)?;
-    let validity = Validity { from: timestamp(body.validity.not_before), to: timestamp(body.validity.not_after) };
     Ok(CertificateParts { serial, spki, validity })
+}
+
+/// notBefore to notAfter.
+pub(crate) fn validity(certificate: &Certificate) -> Validity {
+    let dates = certificate.tbs_certificate.validity;
+    Validity { from: timestamp(dates.not_before), to: timestamp(dates.not_after) }
 }
 
 fn timestamp(time: Time) -> Timestamp {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::certificate::Certificate;
 use crate::keys::Key;
 use crate::options::{Merchant, Seller};
 
@@ -64,6 +65,8 @@ pub struct KnownSeller {
     pub seller: Seller,
     /// The app's own key: signs its requests.
     pub key: Key,
+    /// The certificate around it, for certificate mode.
+    pub certificate: Certificate,
 }
 
 /// All accounts. They do not change while a sandbox runs.

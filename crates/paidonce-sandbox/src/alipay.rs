@@ -7,12 +7,14 @@
 //! | refunds and their query | [`refunds`] |
 //! | royalties | [`shares`] |
 //! | bills | [`bills`] |
+//! | certificate mode | [`certificates`] |
 //! | the answer's signature over the raw node | [`answer`] |
 //! | notices | [`callback`] |
 
 pub mod answer;
 pub mod bills;
 pub mod callback;
+pub mod certificates;
 pub mod refunds;
 pub mod request;
 pub mod shares;
@@ -22,10 +24,11 @@ use serde_json::{Value, json};
 
 use crate::accounts::{Account, Channel};
 use crate::failures::{Api, Effect, FailKind, Trouble};
-use crate::keys::Key;
 use crate::moment::Moment;
+use crate::options::AlipayKeyMode;
 use crate::order::{Charset, Order, OrderKey};
 use crate::platforms::Platforms;
+use crate::ring::Signer;
 
 use request::Caller;
 
@@ -78,8 +81,8 @@ pub struct Answer {
     pub node: Value,
     /// Of the answer.
     pub charset: Charset,
-    /// Alipay's key; none when the caller is nobody Alipay knows.
-    pub key: Option<Key>,
+    /// Alipay's key, with the number of its certificate in certificate mode; none when the caller is nobody Alipay knows.
+    pub signer: Option<Signer>,
     /// What befalls it on the way.
     pub trouble: Option<FailKind>,
 }
@@ -94,6 +97,7 @@ enum Method {
     Settle,
     SettleQuery,
     Bill,
+    Certificate,
 }
 
 impl Method {
@@ -106,6 +110,7 @@ impl Method {
             "alipay.trade.order.settle" => Self::Settle,
             "alipay.trade.order.settle.query" => Self::SettleQuery,
             "alipay.data.dataservice.bill.downloadurl.query" => Self::Bill,
+            "alipay.open.app.alipaycert.download" => Self::Certificate,
             _ => return None,
         })
     }
@@ -119,6 +124,7 @@ impl Method {
             Self::Settle => Api::Share,
             Self::SettleQuery => Api::ShareQuery,
             Self::Bill => Api::Bill,
+            Self::Certificate => Api::Certificates,
         }
     }
 }
@@ -128,18 +134,18 @@ impl Platforms {
     /// did.
     pub fn alipay(&mut self, caller: Result<Caller, request::Unknown>, now: Moment) -> Answer {
         self.tick(now);
-        let key = self.ring.alipay.clone();
+        let signer = self.ring.for_alipay(self.behaviour.alipay_keys);
         match caller {
             Ok(caller) => {
                 let (outcome, trouble) = self.alipay_call(&caller, now);
                 let node_name = request::node_name(&caller.method);
-                Answer { node_name, node: node(outcome), charset: caller.charset, key: Some(key), trouble }
+                Answer { node_name, node: node(outcome), charset: caller.charset, signer: Some(signer), trouble }
             }
             Err(unknown) => {
-                let key = unknown.app_is_known().then_some(key);
+                let signer = unknown.app_is_known().then_some(signer);
                 let node_name = unknown.node_name();
                 let node = unknown.refusal.node();
-                Answer { node_name, node, charset: Charset::Utf8, key, trouble: None }
+                Answer { node_name, node, charset: Charset::Utf8, signer, trouble: None }
             }
         }
     }
@@ -148,6 +154,9 @@ impl Platforms {
         let Some(method) = Method::find(&caller.method) else {
             return (Err(Refusal::invalid("isv.invalid-method", "不存在的方法名")), None);
         };
+        if let Err(refusal) = self.alipay_admits(caller) {
+            return (Err(refusal), None);
+        }
         let account = caller.account();
         match self.trouble(&account, method.api(), now) {
             Some(Trouble { kind: FailKind::RateLimit, .. }) => (Err(call_limited()), None),
@@ -164,6 +173,27 @@ impl Platforms {
         }
     }
 
+    /// What a call must carry beside its signature. Errors: what is missing or wrong.
+    fn alipay_admits(&self, caller: &Caller) -> Result<(), Refusal> {
+        if caller.app_auth_token != caller.seller.seller.app_auth_token {
+            let sub_msg = "无效的应用授权令牌".to_owned();
+            let (msg, sub_code) = ("Insufficient Token Permissions", "aop.invalid-app-auth-token");
+            return Err(Refusal { code: "20001", msg, sub_code, sub_msg });
+        }
+        if self.behaviour.alipay_keys == AlipayKeyMode::PublicKey {
+            return Ok(());
+        }
+        let app_sn = certificates::AlipayCertificates::app_sn(&caller.seller.certificate);
+        let wanted = [
+            ("isv.invalid-app-cert-sn", &caller.app_cert_sn, app_sn),
+            ("isv.invalid-root-cert-sn", &caller.alipay_root_cert_sn, self.ring.alipay_certificates.root_sn()),
+        ];
+        match wanted.into_iter().find(|(_, found, wanted)| found.as_ref() != Some(wanted)) {
+            Some((sub_code, ..)) => Err(Refusal::invalid(sub_code, "证书SN错误")),
+            None => Ok(()),
+        }
+    }
+
     fn alipay_method(&mut self, method: Method, caller: &Caller, now: Moment) -> Outcome {
         match method {
             Method::TradeQuery => self.alipay_trade_query(caller),
@@ -173,6 +203,7 @@ impl Platforms {
             Method::Settle => self.alipay_settle(caller, now),
             Method::SettleQuery => self.alipay_settle_query(caller),
             Method::Bill => self.alipay_bill(caller, now),
+            Method::Certificate => self.alipay_certificate(caller),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Self-signed X.509 certificates around test keys: WeChat Pay's platform certificates.
+//! X.509 certificates around test keys: WeChat Pay's platform certificates, and Alipay's chain.
 
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -7,6 +7,8 @@ use x509_cert::certificate::{Certificate as X509, TbsCertificate, Version};
 use x509_cert::der::asn1::{BitString, GeneralizedTime, UtcTime};
 use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::{Any, Decode as _, Encode as _};
+use x509_cert::ext::AsExtension as _;
+use x509_cert::ext::pkix::BasicConstraints;
 use x509_cert::name::Name;
 use x509_cert::serial_number::SerialNumber;
 use x509_cert::spki::{AlgorithmIdentifierOwned, SubjectPublicKeyInfoOwned};
@@ -37,34 +39,77 @@ pub struct Certificate {
     pub to: Moment,
 }
 
+/// What stands in a certificate beside its key.
+#[derive(Debug, Clone, Copy)]
+pub struct Wording<'a> {
+    /// RFC 4514, the common name first.
+    pub subject: &'a str,
+    /// Whether it may sign others.
+    pub authority: bool,
+}
+
+/// Names nobody mistakes for a real one.
+const WXPAY_SUBJECT: &str = "CN=Tenpay.com test platform,O=paidonce sandbox,C=CN";
+
 impl Certificate {
-    /// A new one, valid from `from` for five years, self-signed by a test CA name that nobody mistakes for a real one.
+    /// A platform certificate of WeChat Pay, valid from `from` for five years, signed by itself.
     pub fn issue(key: Key, from: Moment) -> Result<Self, KeyError> {
         // A first digit from 1 to 7 keeps the number positive and 20 bytes long.
         let serial = format!("5{}", random_hex(20)?.get(1..40).unwrap_or_default()).to_ascii_uppercase();
+        let wording = Wording { subject: WXPAY_SUBJECT, authority: false };
+        Self::write(wording, key, serial, None, from)
+    }
+
+    /// One that `issuer` signs, or that signs itself; the serial number is one of 16 bytes.
+    pub fn issue_under(
+        wording: Wording<'_>,
+        key: Key,
+        issuer: Option<(&Self, &str)>,
+        from: Moment,
+    ) -> Result<Self, KeyError> {
+        let serial = format!("5{}", random_hex(16)?.get(1..32).unwrap_or_default()).to_ascii_uppercase();
+        Self::write(wording, key, serial, issuer, from)
+    }
+
+    fn write(
+        wording: Wording<'_>,
+        key: Key,
+        serial: String,
+        issuer: Option<(&Self, &str)>,
+        from: Moment,
+    ) -> Result<Self, KeyError> {
         let to = from.plus(VALID_FOR);
-        let der = self_signed(&key, &serial, from, to).map_err(|()| KeyError("its certificate can't be written"))?;
+        let der = signed(wording, &key, &serial, issuer, (from, to));
+        let der = der.map_err(|()| KeyError("its certificate can't be written"))?;
         Ok(Self { key, serial, pem: pem("CERTIFICATE", &der), from, to })
     }
 }
 
-fn self_signed(key: &Key, serial: &str, from: Moment, to: Moment) -> Result<Vec<u8>, ()> {
+fn signed(
+    wording: Wording<'_>,
+    key: &Key,
+    serial: &str,
+    issuer: Option<(&Certificate, &str)>,
+    (from, to): (Moment, Moment),
+) -> Result<Vec<u8>, ()> {
     let algorithm = AlgorithmIdentifierOwned { oid: SHA256_WITH_RSA, parameters: Some(Any::null()) };
-    let name = Name::from_str("CN=Tenpay.com test platform,O=paidonce sandbox,C=CN").map_err(drop)?;
+    let (signer, issuer_name) = issuer.map_or((key, wording.subject), |(issuer, name)| (&issuer.key, name));
     let serial = hex::decode(serial).map_err(drop)?;
+    let constraints = BasicConstraints { ca: wording.authority, path_len_constraint: None };
+    let subject = Name::from_str(wording.subject).map_err(drop)?;
     let tbs = TbsCertificate {
         version: Version::V3,
         serial_number: SerialNumber::new(&serial).map_err(drop)?,
         signature: algorithm.clone(),
-        issuer: name.clone(),
+        issuer: Name::from_str(issuer_name).map_err(drop)?,
         validity: Validity { not_before: x509_time(from)?, not_after: x509_time(to)? },
-        subject: name,
+        extensions: Some(vec![constraints.to_extension(&subject, &[]).map_err(drop)?]),
+        subject,
         subject_public_key_info: SubjectPublicKeyInfoOwned::from_der(key.spki()).map_err(drop)?,
         issuer_unique_id: None,
         subject_unique_id: None,
-        extensions: None,
     };
-    let signature = key.sign_raw(&tbs.to_der().map_err(drop)?).map_err(drop)?;
+    let signature = signer.sign_raw(&tbs.to_der().map_err(drop)?).map_err(drop)?;
     let certificate = X509 {
         tbs_certificate: tbs,
         signature_algorithm: algorithm,

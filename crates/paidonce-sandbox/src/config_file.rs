@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::accounts::{Accounts, KnownMerchant, KnownSeller};
 use crate::keys::random_hex;
-use crate::options::{KeyMode, PUBLIC_KEY_ID};
+use crate::options::{AlipayKeyMode, KeyMode, PUBLIC_KEY_ID};
 use crate::ring::Ring;
 use crate::sandbox::SandboxError;
 use crate::saved_keys::write_secret;
@@ -27,6 +27,8 @@ pub struct Parts<'a> {
     pub ring: &'a Ring,
     /// Which of those a ledger needs to know.
     pub mode: KeyMode,
+    /// The same at Alipay.
+    pub alipay_mode: AlipayKeyMode,
     /// Where the sandbox listens.
     pub url: &'a str,
 }
@@ -38,7 +40,6 @@ impl Parts<'_> {
         if let Some(newest) = self.ring.wxpay_certificates.last() {
             self.write_file("wxpay-certificate.pem", &newest.pem)?;
         }
-        self.write_file("alipay-public.pem", &self.ring.alipay.public_pem())?;
         let mut text = String::new();
         for known in &self.accounts.merchants {
             text.push_str(&self.merchant(known)?);
@@ -99,17 +100,43 @@ impl Parts<'_> {
     }
 
     fn seller(&self, known: &KnownSeller) -> Result<String, SandboxError> {
-        let KnownSeller { seller, key } = known;
+        let KnownSeller { seller, key, .. } = known;
         let key_file = self.write_file(&format!("app-{}.pem", seller.app_id), &key.private_pem()?)?;
+        let token = match &seller.app_auth_token {
+            Some(token) => format!("app_auth_token = \"{token}\"\n"),
+            None => String::new(),
+        };
         Ok(format!(
-            "[[alipay]]\nseller_id = \"{}\"\napi_url = \"{}/gateway.do\"\n[[alipay.apps]]\napp_id = \"{}\"\n\
-             alipay_public_key_file = {}\napp_private_key_file = {}\n",
+            "[[alipay]]\nseller_id = \"{}\"\napi_url = \"{}/gateway.do\"\n[[alipay.apps]]\napp_id = \"{}\"\n{}\
+             app_private_key_file = {}\n{token}",
             seller.seller_id,
             self.url,
             seller.app_id,
-            quoted(&self.dir.join("alipay-public.pem"))?,
+            self.alipay_keys(known)?,
             quoted(&key_file)?,
         ))
+    }
+
+    /// How the ledger knows Alipay's key, and Alipay the ledger's.
+    fn alipay_keys(&self, known: &KnownSeller) -> Result<String, SandboxError> {
+        let certificates = &self.ring.alipay_certificates;
+        match (self.alipay_mode, certificates.newest()) {
+            (AlipayKeyMode::Certificate, Some((newest, _))) => {
+                let app = format!("app-cert-{}.pem", known.seller.app_id);
+                let app_cert = self.write_file(&app, &certificates.file_of(&known.certificate))?;
+                let root_cert = self.write_file("alipay-root-cert.pem", &certificates.root.pem)?;
+                let alipay_cert = self.write_file("alipay-cert.pem", &certificates.file_of(newest))?;
+                let (alipay_cert, app_cert, root_cert) =
+                    (quoted(&alipay_cert)?, quoted(&app_cert)?, quoted(&root_cert)?);
+                Ok(format!(
+                    "alipay_cert_file = {alipay_cert}\napp_cert_file = {app_cert}\nalipay_root_cert_file = {root_cert}\n"
+                ))
+            }
+            (AlipayKeyMode::PublicKey, _) | (AlipayKeyMode::Certificate, None) => {
+                let public_key = self.write_file("alipay-public.pem", &self.ring.alipay.public_pem())?;
+                Ok(format!("alipay_public_key_file = {}\n", quoted(&public_key)?))
+            }
+        }
     }
 
     /// The operator token of the folder, made once.

@@ -51,7 +51,7 @@ pub use control::{
 pub use deliver::Delivered;
 pub use failures::{Api, FailKind, FailNext};
 pub use notice::Wish;
-pub use options::{Behaviour, Delivery, KeyMode, Merchant, SandboxOptions, Seller};
+pub use options::{AlipayKeyMode, Behaviour, Delivery, KeyMode, Merchant, SandboxOptions, Seller};
 pub use order::{Charset, Product, RefundStatus, ShareResult, Status};
 pub use sandbox::{Advance, Sandbox, SandboxError};
 pub use state::{OrderState, State};

@@ -52,7 +52,7 @@ impl SandboxOptions {
                 Merchant::direct(MCHID, APPID),
                 Merchant::partner(SP_MCHID, "wx0000000000000100", SUB_MCHID),
             ],
-            sellers: vec![Seller { seller_id: SELLER_ID.to_owned(), app_id: APP_ID.to_owned() }],
+            sellers: vec![Seller::new(SELLER_ID, APP_ID)],
             delivery: Delivery::InBackground,
             behaviour: Behaviour::default(),
         }
@@ -100,6 +100,26 @@ pub struct Seller {
     pub seller_id: String,
     /// Its app.
     pub app_id: String,
+    /// The seller authorised somebody else's app: each call must carry this `app_auth_token`.
+    pub app_auth_token: Option<String>,
+}
+
+impl Seller {
+    /// A seller with an app of its own.
+    #[must_use]
+    pub fn new(seller_id: &str, app_id: &str) -> Self {
+        Self { seller_id: seller_id.to_owned(), app_id: app_id.to_owned(), app_auth_token: None }
+    }
+}
+
+/// How a caller and Alipay know each other's keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AlipayKeyMode {
+    /// By plain public keys.
+    PublicKey,
+    /// By certificates: requests and answers name them; the newest one of Alipay signs.
+    Certificate,
 }
 
 /// What signs WeChat Pay's callbacks. API answers follow the `Wechatpay-Serial` of the request.
@@ -136,6 +156,8 @@ pub struct Behaviour {
     pub server_error_percent: u8,
     /// What signs WeChat Pay's callbacks.
     pub wxpay_keys: KeyMode,
+    /// How Alipay and its callers know each other's keys.
+    pub alipay_keys: AlipayKeyMode,
     /// API calls of one account in one second before the rest of them are refused.
     pub calls_per_second_max: u32,
     /// WeChat Pay wants this between two refunds of one payment.
@@ -162,6 +184,7 @@ impl Default for Behaviour {
             probe_percent: 0,
             server_error_percent: 0,
             wxpay_keys: KeyMode::PublicKey,
+            alipay_keys: AlipayKeyMode::PublicKey,
             calls_per_second_max: 300,
             refund_spacing_seconds: 60,
             refund_seconds: 3,

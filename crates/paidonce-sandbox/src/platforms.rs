@@ -20,7 +20,7 @@ use crate::moment::Moment;
 use crate::notice::{Notice, Outbox, Push, Verdict, Wish};
 use crate::options::Behaviour;
 use crate::order::{Order, OrderKey, RefundStatus, ShareResult, Status};
-use crate::ring::{Ring, Signer};
+use crate::ring::Ring;
 
 /// Something that the platform finishes later.
 #[derive(Debug, Clone)]
@@ -113,9 +113,10 @@ impl Platforms {
     pub fn take_due(&mut self, now: Moment) -> Vec<Push> {
         self.tick(now);
         let (ring, mode, fate) = (&self.ring, self.behaviour.wxpay_keys, Fate::new(self.behaviour.seed));
+        let alipay = ring.for_alipay(self.behaviour.alipay_keys);
         self.outbox.take_due(now, |notice, tries| match notice.account.channel {
             Channel::Wxpay => ring.for_callback(mode, &fate, &format!("{} {tries}", notice.what)),
-            Channel::Alipay => Signer { id: "alipay".to_owned(), key: ring.alipay.clone() },
+            Channel::Alipay => alipay.clone(),
         })
     }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use crate::alipay::certificates::AlipayCertificates;
 use crate::certificate::Certificate;
 use crate::fate::Fate;
 use crate::keys::{Key, KeyError};
 use crate::moment::Moment;
-use crate::options::{KeyMode, PUBLIC_KEY_ID};
+use crate::options::{AlipayKeyMode, KeyMode, PUBLIC_KEY_ID};
 
 /// The platforms' keys.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub struct Ring {
     pub wxpay_certificates: Vec<Certificate>,
     /// Alipay.
     pub alipay: Key,
+    /// Of Alipay's other mode.
+    pub alipay_certificates: AlipayCertificates,
 }
 
 /// A key to sign with and the name by which the receiver finds it.
@@ -30,9 +33,12 @@ pub struct Signer {
 
 impl Ring {
     /// With these keys; the certificate was valid an hour before `now`, whatever clock the reader has.
-    pub fn of(wxpay_public: Key, of_certificate: Key, alipay: Key, now: Moment) -> Result<Self, KeyError> {
-        let certificate = Certificate::issue(of_certificate, now.minus(Duration::from_secs(3600)))?;
-        Ok(Self { wxpay_public, wxpay_certificates: vec![certificate], alipay })
+    pub fn of([wxpay_public, of_certificate, alipay]: [Key; 3], now: Moment) -> Result<Self, KeyError> {
+        let from = now.minus(Duration::from_secs(3600));
+        let certificate = Certificate::issue(of_certificate.clone(), from)?;
+        // The authority's key may be any: there is no need for another one.
+        let alipay_certificates = AlipayCertificates::of(of_certificate, alipay.clone(), from)?;
+        Ok(Self { wxpay_public, wxpay_certificates: vec![certificate], alipay, alipay_certificates })
     }
 
     /// Issues a new certificate beside the old ones; from now on it signs.
@@ -42,6 +48,22 @@ impl Ring {
         let serial = certificate.serial.clone();
         self.wxpay_certificates.push(certificate);
         Ok(serial)
+    }
+
+    /// Issues a new certificate of Alipay; in certificate mode it signs from now on.
+    pub fn rotate_alipay(&mut self, now: Moment) -> Result<String, KeyError> {
+        self.alipay_certificates.add(Key::generate()?, now.minus(Duration::from_secs(3600)))
+    }
+
+    /// What signs Alipay's answers and notices: the id is the certificate's number, empty without one.
+    #[must_use]
+    pub fn for_alipay(&self, mode: AlipayKeyMode) -> Signer {
+        match (mode, self.alipay_certificates.newest()) {
+            (AlipayKeyMode::Certificate, Some((newest, id))) => Signer { id, key: newest.key.clone() },
+            (AlipayKeyMode::PublicKey, _) | (AlipayKeyMode::Certificate, None) => {
+                Signer { id: String::new(), key: self.alipay.clone() }
+            }
+        }
     }
 
     /// What signs a callback.

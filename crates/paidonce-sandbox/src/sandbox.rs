@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-use crate::accounts::Accounts;
+use crate::accounts::{Accounts, Channel};
 use crate::config_file::{FILE, Parts};
 use crate::deliver::{self, Delivered};
 use crate::keys::KeyError;
@@ -120,10 +120,13 @@ impl Shared {
         });
     }
 
-    /// Issues a new platform certificate, and keeps it.
-    pub(crate) fn rotate(&self) -> Result<String, SandboxError> {
+    /// Issues a new certificate of a platform, and keeps it. Its serial; at Alipay its number.
+    pub(crate) fn rotate(&self, channel: Channel) -> Result<String, SandboxError> {
         let (serial, ring) = self.play(|platforms, now| {
-            let serial = platforms.ring.rotate(now)?;
+            let serial = match channel {
+                Channel::Wxpay => platforms.ring.rotate(now)?,
+                Channel::Alipay => platforms.ring.rotate_alipay(now)?,
+            };
             Ok::<_, KeyError>((serial, platforms.ring.clone()))
         })?;
         saved_keys::write(&self.dir, &self.accounts, &ring)?;
@@ -207,8 +210,16 @@ impl Sandbox {
     }
 
     fn parts<T>(&self, write: impl FnOnce(&Parts<'_>) -> T) -> T {
-        let (ring, mode) = self.shared.play(|platforms, _| (platforms.ring.clone(), platforms.behaviour.wxpay_keys));
-        write(&Parts { dir: &self.dir, accounts: &self.shared.accounts, ring: &ring, mode, url: &self.url })
+        let (ring, behaviour) = self.shared.play(|platforms, _| (platforms.ring.clone(), platforms.behaviour.clone()));
+        let (mode, alipay_mode) = (behaviour.wxpay_keys, behaviour.alipay_keys);
+        write(&Parts {
+            dir: &self.dir,
+            accounts: &self.shared.accounts,
+            ring: &ring,
+            mode,
+            alipay_mode,
+            url: &self.url,
+        })
     }
 
     /// Does something at the platforms: `sandbox.play(|platforms, now| platforms.pay(&pay, now))`.
@@ -234,7 +245,12 @@ impl Sandbox {
 
     /// Issues a new platform certificate that signs from now on; its serial.
     pub fn rotate_certificate(&self) -> Result<String, SandboxError> {
-        self.shared.rotate()
+        self.shared.rotate(Channel::Wxpay)
+    }
+
+    /// Issues a new certificate of Alipay that signs from now on, in certificate mode; its number.
+    pub fn rotate_alipay_certificate(&self) -> Result<String, SandboxError> {
+        self.shared.rotate(Channel::Alipay)
     }
 
     /// Where callbacks go from now on when an order does not say otherwise: a ledger whose port was not known before.

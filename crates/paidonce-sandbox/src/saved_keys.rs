@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::accounts::{Accounts, KnownMerchant, KnownSeller};
+use crate::alipay::certificates::AlipayCertificates;
 use crate::certificate::Certificate;
 use crate::keys::{Key, KeyError, random_hex};
 use crate::moment::Moment;
-use crate::options::{Merchant, SandboxOptions, Seller};
+use crate::options::{Merchant, SandboxOptions};
 use crate::ring::Ring;
 use crate::sandbox::SandboxError;
 
@@ -26,6 +28,15 @@ struct Saved {
     alipay: String,
     merchants: BTreeMap<String, SavedMerchant>,
     apps: BTreeMap<String, String>,
+    alipay_certificates: SavedChain,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedChain {
+    root: SavedCertificate,
+    authority: SavedCertificate,
+    platform: Vec<SavedCertificate>,
+    apps: BTreeMap<String, SavedCertificate>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,13 +76,25 @@ pub fn load_or_make(options: &SandboxOptions, now: Moment) -> Result<(Accounts, 
     let saved = read(&file)?;
     let ring = match &saved {
         Some(saved) => saved.ring()?,
-        None => Ring::of(nth_key(0)?, nth_key(1)?, nth_key(2)?, now)?,
+        None => Ring::of([nth_key(0)?, nth_key(1)?, nth_key(2)?], now)?,
     };
     let mut next = PLATFORM_KEYS..;
     let mut new_key = || nth_key(next.next().unwrap_or_default());
     let merchants = options.merchants.iter().map(|merchant| known_merchant(merchant, saved.as_ref(), &mut new_key));
     let merchants = merchants.collect::<Result<_, KeyError>>()?;
-    let sellers = options.sellers.iter().map(|seller| known_seller(seller, saved.as_ref(), &mut new_key));
+    let sellers = options.sellers.iter().map(|seller| {
+        let known = saved.as_ref().and_then(|saved| saved.find_app(&seller.app_id)).transpose()?;
+        let (key, certificate) = match known {
+            Some(known) => known,
+            None => {
+                let key = new_key()?;
+                let from = now.minus(Duration::from_secs(3600));
+                let certificate = ring.alipay_certificates.of_app(&seller.app_id, key.clone(), from)?;
+                (key, certificate)
+            }
+        };
+        Ok(Arc::new(KnownSeller { seller: seller.clone(), key, certificate }))
+    });
     let accounts = Accounts { merchants, sellers: sellers.collect::<Result<_, KeyError>>()? };
     write(&options.dir, &accounts, &ring)?;
     Ok((accounts, ring))
@@ -130,57 +153,75 @@ fn known_merchant(
     }))
 }
 
-fn known_seller(
-    seller: &Seller,
-    saved: Option<&Saved>,
-    new_key: impl FnOnce() -> Result<Key, KeyError>,
-) -> Result<Arc<KnownSeller>, KeyError> {
-    let known = saved.and_then(|saved| saved.apps.get(&seller.app_id));
-    let key = known.map_or_else(new_key, |pem| Key::parse(pem))?;
-    Ok(Arc::new(KnownSeller { seller: seller.clone(), key }))
+impl SavedCertificate {
+    fn of(one: &Certificate) -> Result<Self, KeyError> {
+        Ok(Self {
+            key: one.key.private_pem()?,
+            serial: one.serial.clone(),
+            pem: one.pem.clone(),
+            from_seconds: one.from.seconds(),
+            to_seconds: one.to.seconds(),
+        })
+    }
+
+    fn certificate(&self) -> Result<Certificate, KeyError> {
+        Ok(Certificate {
+            key: Key::parse(&self.key)?,
+            serial: self.serial.clone(),
+            pem: self.pem.clone(),
+            from: Moment::from_seconds(self.from_seconds),
+            to: Moment::from_seconds(self.to_seconds),
+        })
+    }
 }
 
 impl Saved {
+    /// Key and certificate of an app.
+    fn find_app(&self, app_id: &str) -> Option<Result<(Key, Certificate), KeyError>> {
+        let (key, certificate) = (self.apps.get(app_id)?, self.alipay_certificates.apps.get(app_id)?);
+        let both = || Ok((Key::parse(key)?, certificate.certificate()?));
+        Some(both())
+    }
+
     fn of(accounts: &Accounts, ring: &Ring) -> Result<Self, KeyError> {
-        let certificate = |one: &Certificate| -> Result<SavedCertificate, KeyError> {
-            Ok(SavedCertificate {
-                key: one.key.private_pem()?,
-                serial: one.serial.clone(),
-                pem: one.pem.clone(),
-                from_seconds: one.from.seconds(),
-                to_seconds: one.to.seconds(),
-            })
-        };
         let merchant = |known: &Arc<KnownMerchant>| -> Result<(String, SavedMerchant), KeyError> {
             let KnownMerchant { merchant, apiv3_key, key, serial } = known.as_ref();
             let saved = SavedMerchant { key: key.private_pem()?, serial: serial.clone(), apiv3_key: apiv3_key.clone() };
             Ok((merchant.mchid.clone(), saved))
         };
         let app = |known: &Arc<KnownSeller>| Ok((known.seller.app_id.clone(), known.key.private_pem()?));
+        let app_certificate =
+            |known: &Arc<KnownSeller>| Ok((known.seller.app_id.clone(), SavedCertificate::of(&known.certificate)?));
+        let chain = &ring.alipay_certificates;
         Ok(Self {
             about: "Test keys of `paidonce sandbox`. They protect nothing.".to_owned(),
             wxpay_public: ring.wxpay_public.private_pem()?,
-            wxpay_certificates: ring.wxpay_certificates.iter().map(certificate).collect::<Result<_, _>>()?,
+            wxpay_certificates: ring.wxpay_certificates.iter().map(SavedCertificate::of).collect::<Result<_, _>>()?,
             alipay: ring.alipay.private_pem()?,
             merchants: accounts.merchants.iter().map(merchant).collect::<Result<_, _>>()?,
             apps: accounts.sellers.iter().map(app).collect::<Result<_, KeyError>>()?,
+            alipay_certificates: SavedChain {
+                root: SavedCertificate::of(&chain.root)?,
+                authority: SavedCertificate::of(&chain.authority)?,
+                platform: chain.platform.iter().map(SavedCertificate::of).collect::<Result<_, _>>()?,
+                apps: accounts.sellers.iter().map(app_certificate).collect::<Result<_, KeyError>>()?,
+            },
         })
     }
 
     fn ring(&self) -> Result<Ring, KeyError> {
-        let certificate = |saved: &SavedCertificate| -> Result<Certificate, KeyError> {
-            Ok(Certificate {
-                key: Key::parse(&saved.key)?,
-                serial: saved.serial.clone(),
-                pem: saved.pem.clone(),
-                from: Moment::from_seconds(saved.from_seconds),
-                to: Moment::from_seconds(saved.to_seconds),
-            })
-        };
+        let all =
+            |saved: &[SavedCertificate]| saved.iter().map(SavedCertificate::certificate).collect::<Result<Vec<_>, _>>();
+        let chain = &self.alipay_certificates;
         Ok(Ring {
             wxpay_public: Key::parse(&self.wxpay_public)?,
-            wxpay_certificates: self.wxpay_certificates.iter().map(certificate).collect::<Result<_, _>>()?,
+            wxpay_certificates: all(&self.wxpay_certificates)?,
             alipay: Key::parse(&self.alipay)?,
+            alipay_certificates: AlipayCertificates {
+                root: chain.root.certificate()?,
+                authority: chain.authority.certificate()?,
+                platform: all(&chain.platform)?,
+            },
         })
     }
 }

@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use crate::accounts::Channel;
 use crate::control::{ConsoleRefund, ControlError, OrderName, Pay, PayCombined, SettleRefund, StartShare};
 use crate::failures::FailNext;
 use crate::keys::KeyError;
-use crate::options::{Behaviour, KeyMode};
+use crate::options::{AlipayKeyMode, Behaviour, KeyMode};
 use crate::sandbox::{Advance, Shared};
 use crate::wire::{Ending, Reply};
 use crate::wxpay::authorization::Request;
@@ -247,20 +248,34 @@ pub struct KeyChange {
     /// Whether a new platform certificate is issued; it signs from now on.
     #[serde(default)]
     pub new_certificate: bool,
+    /// How Alipay and its callers know each other from now on.
+    #[serde(default)]
+    pub alipay_mode: Option<AlipayKeyMode>,
+    /// Whether Alipay gets a new certificate; in certificate mode it signs from now on.
+    #[serde(default)]
+    pub new_alipay_certificate: bool,
 }
 
 async fn keys(shared: State, wanted: web::Json<KeyChange>) -> HttpResponse {
     if let Some(mode) = wanted.mode {
         shared.play(|platforms, _| platforms.behaviour.wxpay_keys = mode);
     }
-    if wanted.new_certificate
-        && let Err(error) = shared.rotate()
-    {
-        return HttpResponse::InternalServerError().json(json!({ "error": error.to_string() }));
+    if let Some(mode) = wanted.alipay_mode {
+        shared.play(|platforms, _| platforms.behaviour.alipay_keys = mode);
+    }
+    let new = [(wanted.new_certificate, Channel::Wxpay), (wanted.new_alipay_certificate, Channel::Alipay)];
+    for (_, channel) in new.into_iter().filter(|(wanted, _)| *wanted) {
+        if let Err(error) = shared.rotate(channel) {
+            return HttpResponse::InternalServerError().json(json!({ "error": error.to_string() }));
+        }
     }
     HttpResponse::Ok().json(shared.look(|platforms, _| {
         let serials: Vec<&str> = platforms.ring.wxpay_certificates.iter().map(|one| one.serial.as_str()).collect();
-        json!({ "mode": platforms.behaviour.wxpay_keys, "certificate_serials": serials })
+        let alipay_cert_sn = platforms.ring.alipay_certificates.newest().map(|(_, number)| number);
+        json!({
+            "mode": platforms.behaviour.wxpay_keys, "certificate_serials": serials,
+            "alipay_mode": platforms.behaviour.alipay_keys, "alipay_cert_sn": alipay_cert_sn,
+        })
     }))
 }
 

@@ -153,10 +153,14 @@ impl World {
         let reply = crate::alipay::answer::write(&self.platforms.alipay(caller, self.now)).unwrap();
         let text = String::from_utf8(reply.into_body()).unwrap();
         let whole: Value = serde_json::from_str(&text).unwrap();
-        let (name, node) = whole.as_object().unwrap().iter().find(|(name, _)| *name != "sign").unwrap();
+        let (name, node) = whole.as_object().unwrap().iter().find(|(_, node)| node.is_object()).unwrap();
         if let Some(sign) = whole.get("sign").and_then(Value::as_str) {
-            let raw = text.split_once(&format!("\"{name}\":")).unwrap().1.split_once(",\"sign\"").unwrap().0;
-            assert!(self.platforms.ring.alipay.verifies(raw.as_bytes(), sign), "{text}");
+            let signer = self.platforms.ring.for_alipay(self.platforms.behaviour.alipay_keys);
+            let named = whole.get("alipay_cert_sn").and_then(Value::as_str).unwrap_or_default();
+            assert_eq!(named, signer.id, "{text}");
+            let end = if named.is_empty() { ",\"sign\"" } else { ",\"alipay_cert_sn\"" };
+            let raw = text.split_once(&format!("\"{name}\":")).unwrap().1.split_once(end).unwrap().0;
+            assert!(signer.key.verifies(raw.as_bytes(), sign), "{text}");
         }
         node.clone()
     }

@@ -18,8 +18,7 @@ use async_trait::async_trait;
 use paidonce_app::ports::{CallObserver, CallSeen, ChannelClient, KeyRefresh};
 use paidonce_app::{Accounts, Clock};
 use paidonce_channel::api::{
-    ApiAnswer, ApiCall, ApiMoment, ApiResponse, Ask, CallProblem, ChannelApi, Doubt, LearnedKey, Refusal, Remedy,
-    ReplyState,
+    ApiAnswer, ApiCall, ApiMoment, Ask, CallProblem, ChannelApi, Doubt, LearnedKey, Refusal, Remedy, ReplyState,
 };
 use paidonce_order::ids::{AccountRef, Channel};
 use paidonce_order::timestamp::Timestamp;
@@ -166,8 +165,7 @@ impl HttpChannelClient {
     }
 
     fn read(&self, api: &dyn ChannelApi, call: &ApiCall, received: &Received) -> ApiAnswer {
-        let Received { status, headers, body } = received;
-        api.read(call, ApiResponse { status: *status, headers, body, now: self.0.clock.now() })
+        api.read(call, received.response(self.0.clock.now()))
     }
 
     /// One line and one count for each call.
@@ -195,9 +193,15 @@ impl HttpChannelClient {
         }
     }
 
+    /// Joins the refresh of this account that runs, or starts one, at most once an interval.
+    async fn refresh(&self, account: &AccountRef, question: Ask) -> KeyRefresh {
+        let fetch = || self.0.runtime.spawn(self.clone().fetch_keys(account.clone(), question));
+        self.0.refreshes.run(account, self.0.clock.now(), fetch).await
+    }
+
     /// The fetch behind a refresh.
-    async fn fetch_keys(self, account: AccountRef) -> KeyRefresh {
-        let call = ApiCall { sub_mchid: None, ask: Ask::Certificates };
+    async fn fetch_keys(self, account: AccountRef, question: Ask) -> KeyRefresh {
+        let call = ApiCall { sub_mchid: None, ask: question };
         match self.call(&account, &call).await.answer {
             ApiAnswer::Final(reply) => match reply.state {
                 ReplyState::Certificates(keys) => self.learn(&account, keys),
@@ -236,12 +240,15 @@ impl ChannelClient for HttpChannelClient {
     async fn ask(&self, account: &AccountRef, call: &ApiCall) -> ApiAnswer {
         let Called { answer, received } = self.call(account, call).await;
         let (ApiAnswer::Unknown(doubt), Some(received)) = (&answer, &received) else { return answer };
-        if doubt.code != "unknown_serial" || call.ask == Ask::Certificates {
+        if doubt.code != "unknown_serial" || asks_for_keys(&call.ask) {
             return answer;
         }
+        let api = self.0.accounts.find_api(account);
+        let question = api.and_then(|api| api.key_question(received.response(self.0.clock.now())));
+        let Some(question) = question else { return answer };
         // The same bytes once more, not the same call: the platform has answered. Whatever this refresh says, another may
         // have learned the key meanwhile.
-        let refreshed = self.refresh_keys(account).await;
+        let refreshed = self.refresh(account, question).await;
         tracing::debug!(%account, ?refreshed, "an answer was signed with an unknown key");
         match self.0.accounts.find_api(account) {
             Some(api) => self.read(api.as_ref(), call, received),
@@ -251,13 +258,14 @@ impl ChannelClient for HttpChannelClient {
 
     async fn refresh_keys(&self, account: &AccountRef) -> KeyRefresh {
         if account.channel != Channel::Wxpay {
-            return KeyRefresh::Failed("only WeChat Pay has a list of certificates".to_owned());
+            return KeyRefresh::Failed(
+                "only WeChat Pay has a list of certificates: Alipay's are asked for by number".to_owned(),
+            );
         }
         if !self.can_ask(account) {
             return KeyRefresh::Failed(cannot_ask(account).detail);
         }
-        let fetch = || self.0.runtime.spawn(self.clone().fetch_keys(account.clone()));
-        self.0.refreshes.run(account, self.0.clock.now(), fetch).await
+        self.refresh(account, Ask::Certificates).await
     }
 }
 
@@ -295,6 +303,21 @@ fn nonce() -> Option<String> {
     bytes.into_iter().map(|byte| letter(byte).map(char::from)).collect()
 }
 
+/// Whether the answer is itself about keys: what to do about its own key is the channel crate's business.
+const fn asks_for_keys(ask: &Ask) -> bool {
+    match ask {
+        Ask::Certificates | Ask::AlipayCertificate { .. } => true,
+        Ask::Payment { .. }
+        | Ask::PaymentByTradeNo { .. }
+        | Ask::CombinePayment { .. }
+        | Ask::RefundState(_)
+        | Ask::Refund(_)
+        | Ask::Close { .. }
+        | Ask::CloseCombine { .. }
+        | Ask::Share { .. } => false,
+    }
+}
+
 /// What was asked, for logs and metrics.
 const fn api_word(ask: &Ask) -> &'static str {
     match ask {
@@ -305,7 +328,7 @@ const fn api_word(ask: &Ask) -> &'static str {
         Ask::Refund(_) => "refund",
         Ask::Close { .. } | Ask::CloseCombine { .. } => "close",
         Ask::Share { .. } => "share",
-        Ask::Certificates => "certificates",
+        Ask::Certificates | Ask::AlipayCertificate { .. } => "certificates",
     }
 }
 

@@ -13,23 +13,30 @@
 //! | refund calls without an answer, with a bad signature, a system error, a short balance, ABNORMAL | by order |
 //! | paid twice, after the close, with another amount; refunded at the console | by order |
 //! | the ledger dies at a commit, and comes back | once, in the middle |
+//!
+//! Beside them: orders of a service provider's sub-merchant, profit shares of which one receiver is refused, notices in GBK.
 
 use std::collections::BTreeMap;
 
 use futures_util::StreamExt as _;
 use paidonce_sandbox::{
-    Advance, Api, Behaviour, Channel, ConsoleRefund, Delivery, FailKind, FailNext, KeyMode, OrderName, OrderState, Pay,
-    RefundStatus, Sandbox, SandboxOptions, SettleRefund, Wish,
+    Api, Behaviour, Channel, ConsoleRefund, FailKind, FailNext, KeyMode, OrderName, Pay, RefundStatus, SettleRefund,
+    Wish,
 };
-use paidonce_tests::app::{TestApp, shop_request};
+use paidonce_tests::app::shop_request;
 use paidonce_tests::database::Engine;
-use paidonce_tests::forward::Forward;
 use paidonce_tests::wire::{self, Request};
-use serde_json::{Value, json};
+use serde_json::json;
 use time::Duration;
 use time::format_description::well_known::Rfc3339;
 
+use self::agreement::disagreements;
+use self::plan::{Act, Planned, STORIES, Story, TROUBLE, planned, problem_of};
 use super::on_both;
+use super::town::Town;
+
+mod agreement;
+mod plan;
 
 /// Orders of a normal run.
 const ORDERS: usize = 150;
@@ -76,109 +83,17 @@ on_both! {
     }
 }
 
-/// What happens to an order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Story {
-    Paid,
-    NeverPaid,
-    ClosedByTheShop,
-    ClosedThenPaid,
-    PaidTwice,
-    PaidWithAnotherAmount,
-    RefundedInPart,
-    RefundedWhole,
-    RefundedTwice,
-    RefundedAtTheConsole,
-    RefundedWithTrouble,
-    CallbackLost,
-}
-
-/// Twenty orders of a normal day, again and again.
-const STORIES: [Story; 20] = [
-    Story::Paid,
-    Story::RefundedInPart,
-    Story::Paid,
-    Story::ClosedByTheShop,
-    Story::CallbackLost,
-    Story::Paid,
-    Story::ClosedThenPaid,
-    Story::RefundedWithTrouble,
-    Story::Paid,
-    Story::PaidTwice,
-    Story::RefundedWhole,
-    Story::Paid,
-    Story::NeverPaid,
-    Story::RefundedWithTrouble,
-    Story::Paid,
-    Story::RefundedTwice,
-    Story::PaidWithAnotherAmount,
-    Story::Paid,
-    Story::RefundedAtTheConsole,
-    Story::CallbackLost,
-];
-
-/// Trouble of a refund call, one after the other.
-const TROUBLE: [FailKind; 7] = [
-    FailKind::Disconnect,
-    FailKind::SystemError,
-    FailKind::BadSignature,
-    FailKind::ServerError,
-    FailKind::BalanceShort,
-    FailKind::Abnormal,
-    FailKind::Timeout,
-];
-
-#[derive(Debug, Clone)]
-struct Planned {
-    order_no: String,
-    channel: Channel,
-    story: Story,
-    amount: i64,
-    number: usize,
-}
-
-/// Something that is done in a later tick.
-#[derive(Debug, Clone)]
-enum Act {
-    /// The shop asks the ledger, again and again until it is answered with one of these.
-    Ask {
-        request: Request,
-        until: &'static [u16],
-        about: String,
-    },
-    /// Something at the platform.
-    Pay(Pay),
-    PayLate(Pay),
-    Console(ConsoleRefund),
-    Fail(FailNext),
-}
-
-impl Act {
-    fn in_words(&self) -> String {
-        match self {
-            Self::Ask { request, about, .. } => format!("{about}: {} {}", request.method, request.path),
-            Self::Pay(_) | Self::PayLate(_) | Self::Console(_) | Self::Fail(_) => format!("{self:?}"),
-        }
-    }
-}
-
 struct Day {
-    app: TestApp,
-    sandbox: Sandbox,
-    forward: Forward,
+    town: Town,
     orders: Vec<Planned>,
     acts: BTreeMap<usize, Vec<Act>>,
     now: usize,
     deaths: u32,
-    _dir: tempfile::TempDir,
 }
 
 impl Day {
     async fn start(engine: Engine, orders: usize) -> Self {
-        let dir = tempfile::Builder::new().prefix("paidonce-sandbox-").tempdir().expect("a temporary directory");
-        let mut options = SandboxOptions::new(dir.path().to_owned(), "http://127.0.0.1:1".to_owned());
-        options.delivery = Delivery::ByHand;
-        options.behaviour = Behaviour {
+        let behaviour = Behaviour {
             seed: SEED,
             lose_percent: 20,
             duplicate_percent: 30,
@@ -190,22 +105,18 @@ impl Day {
             calls_per_second_max: 2_000,
             ..Behaviour::default()
         };
-        let sandbox = Sandbox::start(options).await.expect("start the sandbox");
-        let accounts = sandbox.accounts_toml().expect("the accounts");
-        let app = TestApp::builder(engine)
-            .asking()
-            .config(|config| {
-                config.sandbox_accounts = Some(accounts);
+        let town = Town::start(
+            engine,
+            |options| options.behaviour = behaviour,
+            |config| {
                 config.channel_calls.request_timeout_seconds = 1;
                 // A day in an hour has an hour's worth of surplus in minutes.
                 config.more.push_str("\n[surplus]\nrefunds_per_hour_max = 1000\nminor_per_hour_max = 100000000\n");
-            })
-            .start()
-            .await;
-        let forward = Forward::start(app.addr()).await;
-        sandbox.set_notify_base(&forward.url());
+            },
+        )
+        .await;
         let orders = (0..orders).map(planned).collect();
-        Self { app, sandbox, forward, orders, acts: BTreeMap::new(), now: 0, deaths: 0, _dir: dir }
+        Self { town, orders, acts: BTreeMap::new(), now: 0, deaths: 0 }
     }
 
     /// The orders that are opened in this tick, with everything that will happen to them.
@@ -219,22 +130,13 @@ impl Day {
     }
 
     fn plan(&mut self, order: &Planned) {
-        let expires_at = (self.app.now() + Duration::seconds(EXPIRY_SECONDS)).format(&Rfc3339).expect("a time");
-        let accounts = match (order.story, order.channel) {
-            (Story::PaidTwice, _) => vec![super::WXPAY, super::ALIPAY],
-            (_, Channel::Wxpay) => vec![super::WXPAY],
-            (_, Channel::Alipay) => vec![super::ALIPAY],
-        };
+        let expires_at = (self.town.app.now() + Duration::seconds(EXPIRY_SECONDS)).format(&Rfc3339).expect("a time");
         let open = json!({
-            "order_no": order.order_no, "amount_minor": order.amount, "currency": "CNY", "accounts": accounts,
-            "expires_at": expires_at
+            "order_no": order.order_no, "amount_minor": order.amount, "currency": "CNY", "accounts": order.accounts(),
+            "sub_mchid": order.sub_mchid(), "expires_at": expires_at
         });
-        let placed = order.amount - i64::from(order.story == Story::PaidWithAnotherAmount);
-        let mut pay = Pay::new(order.channel, &order.order_no, placed);
-        if order.story == Story::CallbackLost {
-            pay.callback = Wish::Lost;
-        }
-        self.sandbox.play(|platforms, now| platforms.open(&pay, now)).expect("place the order");
+        let mut pay = order.payment();
+        self.town.sandbox.play(|platforms, now| platforms.open(&pay, now)).expect("place the order");
         self.ask(0, shop_request("/v1/orders", &open), &[200, 201], &order.order_no);
         let (soon, later) = (1 + order.number % 5, 8 + order.number % 7);
         match order.story {
@@ -246,7 +148,18 @@ impl Day {
                 self.close(soon, order);
                 self.act(later, Act::PayLate(pay));
             }
-            Story::Paid | Story::PaidWithAnotherAmount | Story::CallbackLost => self.act(soon, Act::Pay(pay)),
+            Story::Paid
+            | Story::PaidWithAnotherAmount
+            | Story::CallbackLost
+            | Story::PaidAtAProvider
+            | Story::ToldInGbk => self.act(soon, Act::Pay(pay)),
+            Story::Shared => {
+                self.act(soon, Act::Pay(pay));
+                self.act(later, Act::Share(order.share()));
+                let path = format!("/v1/orders/{}/profit-shares", order.order_no);
+                let follow = json!({ "out_order_no": order.share_no() });
+                self.ask(later + 1, shop_request(&path, &follow), &[200, 202], &order.order_no);
+            }
             Story::PaidTwice => {
                 let other = if order.channel == Channel::Wxpay { Channel::Alipay } else { Channel::Wxpay };
                 // Nobody asks about an order that is paid: a lost message of a second payment is found by the bill.
@@ -255,7 +168,7 @@ impl Day {
                 self.act(soon, Act::Pay(pay));
                 self.act(soon, Act::Pay(second));
             }
-            Story::RefundedInPart => {
+            Story::RefundedInPart | Story::RefundedAtAProvider => {
                 self.act(soon, Act::Pay(pay));
                 self.refund(later, order, "R1", order.amount / 3);
             }
@@ -270,7 +183,7 @@ impl Day {
             }
             Story::RefundedAtTheConsole => {
                 self.act(soon, Act::Pay(pay));
-                let name = OrderName::new(order.channel, &order.order_no);
+                let name = order.name();
                 self.act(later + 20, Act::Console(ConsoleRefund { name, amount_minor: Some(77), refund_no: None }));
             }
             Story::RefundedWithTrouble => self.trouble(order, pay, later),
@@ -295,11 +208,15 @@ impl Day {
 
     /// Somebody at the platform sees to the refunds that could not reach their payer.
     fn settle_abnormal(&self) {
-        self.sandbox.play(|platforms, now| {
+        self.town.sandbox.play(|platforms, now| {
             let orders = platforms.state(None, now).orders;
             let refunds = orders.iter().flat_map(|order| order.refunds.iter().map(move |refund| (order, refund)));
             for (order, refund) in refunds.filter(|(_, refund)| refund.status == RefundStatus::Abnormal) {
-                let name = OrderName::new(order.channel, &order.order_no);
+                let name = OrderName {
+                    account: order.account.split_once(':').map(|(_, id)| id.to_owned()),
+                    sub_mchid: order.sub_mchid.clone(),
+                    ..OrderName::new(order.channel, &order.order_no)
+                };
                 let refund_no = refund.refund_no.clone();
                 let settle = SettleRefund { name, refund_no, status: RefundStatus::Success };
                 platforms.decide_refund(&settle, now).expect("settle an abnormal refund");
@@ -329,23 +246,24 @@ impl Day {
 
     /// The ledger ends its process right after a commit, before anybody is answered.
     async fn die_at_the_next_commit(&self) {
-        self.app.fault(0, "after_commit", "kill", 1).await;
+        self.town.app.fault(0, "after_commit", "kill", 1).await;
     }
 
     /// Time passes; then callbacks, the ledger's own calls and the shop's requests happen at once.
     async fn tick(&mut self, seconds: i64) {
-        self.sandbox.advance(Advance { seconds: seconds.unsigned_abs(), ledger_moves_too: true });
-        self.app.advance(seconds).await;
+        self.town.move_clocks(seconds).await;
         let due = self.acts.split_off(&(self.now + 1));
         let acts: Vec<Act> = std::mem::replace(&mut self.acts, due).into_values().flatten().collect();
         let mut asks = Vec::new();
         for act in acts {
             match act {
                 Act::Ask { .. } => asks.push(act),
-                Act::Pay(_) | Act::PayLate(_) | Act::Console(_) | Act::Fail(_) => self.at_the_platform(act),
+                Act::Pay(_) | Act::PayLate(_) | Act::Console(_) | Act::Share(_) | Act::Fail(_) => {
+                    self.at_the_platform(act);
+                }
             }
         }
-        let (sandbox, app, to) = (&self.sandbox, &self.app, self.app.addr());
+        let (sandbox, app, to) = (&self.town.sandbox, &self.town.app, self.town.app.addr());
         let sends = asks.into_iter().map(|act| async move {
             let Act::Ask { request, until, .. } = &act else { return None };
             let reply = wire::send(to, request).await;
@@ -353,11 +271,11 @@ impl Day {
         });
         let shop = futures_util::stream::iter(sends).buffer_unordered(AT_ONCE).collect::<Vec<_>>();
         let (_, _, unanswered) = futures_util::future::join3(sandbox.deliver_now(), app.try_relay(0), shop).await;
-        if self.app.try_send(&Request::get("/healthz")).await.is_err() {
+        if self.town.app.try_send(&Request::get("/healthz")).await.is_err() {
             self.deaths += 1;
-            let _ = self.app.server_mut(0).wait().await;
-            self.app.restart(0).await;
-            self.forward.point_at(self.app.addr());
+            let _ = self.town.app.server_mut(0).wait().await;
+            self.town.app.restart(0).await;
+            self.town.forward.point_at(self.town.app.addr());
         }
         if self.now.is_multiple_of(ABNORMAL_TICKS) {
             self.settle_abnormal();
@@ -368,7 +286,7 @@ impl Day {
 
     fn at_the_platform(&mut self, act: Act) {
         let again = act.clone();
-        let done = self.sandbox.play(|platforms, now| match act {
+        let done = self.town.sandbox.play(|platforms, now| match act {
             Act::Pay(pay) => platforms.pay(&pay, now).map(drop),
             Act::PayLate(pay) => platforms.pay_late(&pay, now).map(drop),
             Act::Console(refund) => {
@@ -381,6 +299,7 @@ impl Day {
                 platforms.behaviour = usual;
                 done
             }
+            Act::Share(share) => platforms.start_share_of(&share, now).map(drop),
             Act::Fail(fail) => {
                 platforms.fail_next(fail);
                 Ok(())
@@ -394,50 +313,21 @@ impl Day {
 
     /// Nothing more is told, asked or tried.
     fn is_quiet(&self) -> bool {
-        let state = self.sandbox.play(|platforms, now| platforms.state(None, now));
-        let waiting = "SELECT count(*) FROM t_effect WHERE kind IN ('poll', 'surplus', 'refund', 'close')
+        let state = self.town.sandbox.play(|platforms, now| platforms.state(None, now));
+        let waiting =
+            "SELECT count(*) FROM t_effect WHERE kind IN ('poll', 'surplus', 'refund', 'close', 'query_share')
             AND state IN ('pending', 'leased')";
         state.notices.waiting == 0
             && self.acts.values().all(Vec::is_empty)
-            && self.app.database.count(waiting) == 0
-            && self.disagreements(&state.orders).is_empty()
-    }
-
-    /// Each difference between what the platforms hold and what the ledger has written, in words.
-    fn disagreements(&self, orders: &[OrderState]) -> Vec<String> {
-        let mut sums: BTreeMap<(String, String, &str), i64> = BTreeMap::new();
-        for order in orders {
-            let of = |what| (order.order_no.clone(), order.account.clone(), what);
-            sums.insert(of("in"), order.paid_minor);
-            sums.insert(of("out"), order.refunded_minor);
-        }
-        let mut found = Vec::new();
-        for row in self.app.database.texts(
-            "SELECT order_no, channel, account, CASE WHEN trade_type = 'REFUND' THEN 'out' ELSE 'in' END,
-               CAST(sum(amount_minor) AS text) FROM t_order_flow GROUP BY 1, 2, 3, 4",
-        ) {
-            let [order_no, channel, account, way, amount] = row.as_slice() else { panic!("five columns: {row:?}") };
-            let way = if way == "in" { "in" } else { "out" };
-            let account = account.rsplit(':').next().unwrap_or_default();
-            let name = format!("{}:{account}", channel.to_ascii_lowercase());
-            let amount: i64 = amount.parse().expect("a sum");
-            let theirs = sums.remove(&(order_no.clone(), name.clone(), way)).unwrap_or(0);
-            if theirs != amount {
-                found.push(format!("{order_no} at {name}: money {way} is {amount} here and {theirs} there"));
-            }
-        }
-        let missing = sums.into_iter().filter(|(_, theirs)| *theirs != 0);
-        found.extend(missing.map(|((order_no, name, way), theirs)| {
-            format!("{order_no} at {name}: money {way} is nothing here and {theirs} there")
-        }));
-        found
+            && self.town.app.database.count(waiting) == 0
+            && disagreements(&self.town.app.database, &state.orders).is_empty()
     }
 
     async fn judge(self) {
-        let state = self.sandbox.play(|platforms, now| platforms.state(None, now));
+        let state = self.town.sandbox.play(|platforms, now| platforms.state(None, now));
         let left: Vec<String> = self.acts.values().flatten().map(Act::in_words).collect();
         assert!(left.is_empty(), "never answered: {left:?}");
-        let found = self.disagreements(&state.orders);
+        let found = disagreements(&self.town.app.database, &state.orders);
         assert!(found.is_empty(), "{} disagreements:\n{}", found.len(), found.join("\n"));
         let count = |story| self.orders.iter().filter(|order| order.story == story).count();
         assert!(state.notices.lost > 0 && state.notices.tries > 0, "a day without trouble: {:?}", state.notices);
@@ -445,61 +335,30 @@ impl Day {
         assert_eq!(state.notices.given_up, 0, "a callback was never acknowledged");
         assert_eq!(self.deaths, 1, "the ledger was to die once");
         for order in &self.orders {
-            let shown = self.app.order(&order.order_no).await;
+            let shown = self.town.app.order(&order.order_no).await;
             let problem = problem_of(order, &shown);
             assert_eq!(problem, None, "{order:?} ended as {shown}");
         }
-        let sum = |sql: &str| self.app.database.count(&format!("SELECT CAST(coalesce({sql}, 0) AS bigint)"));
+        let sum = |sql: &str| self.town.app.database.count(&format!("SELECT CAST(coalesce({sql}, 0) AS bigint)"));
         let paid: i64 = state.orders.iter().map(|order| order.paid_minor).sum();
         let refunded: i64 = state.orders.iter().map(|order| order.refunded_minor).sum();
         assert_eq!(sum("(SELECT sum(amount_minor) FROM t_order_flow WHERE trade_type IN ('PAY', 'SURPLUS'))"), paid);
         assert_eq!(sum("(SELECT sum(amount_minor) FROM t_order_flow WHERE trade_type = 'REFUND')"), refunded);
+        let shared = self.town.app.database.count(
+            "SELECT CAST(coalesce(sum(amount_minor), 0) AS bigint) FROM t_order_flow WHERE trade_type = 'SHARE'",
+        );
+        for story in STORIES {
+            assert!(count(story) > 0, "no order of the day was {story:?}");
+        }
+        assert!(shared > 0 && paid > 0 && refunded > 0, "{shared} shared, {paid} in, {refunded} out");
         println!(
-            "{}: {} orders, {paid} in, {refunded} out, notices {:?}, {} closed then paid, {} paid twice",
-            self.app.database.engine().as_str(),
+            "{}: {} orders, {paid} in, {refunded} out, {shared} shared, notices {:?}, {} closed then paid, {} paid twice",
+            self.town.app.database.engine().as_str(),
             self.orders.len(),
             state.notices,
             count(Story::ClosedThenPaid),
             count(Story::PaidTwice)
         );
-        self.app.pass_leases().await;
-        self.app.finish().await;
-        self.sandbox.stop().await;
+        self.town.finish().await;
     }
-}
-
-fn planned(number: usize) -> Planned {
-    Planned {
-        order_no: format!("DAY-{number:05}"),
-        // Every story at both platforms.
-        channel: if (number / STORIES.len()).is_multiple_of(2) { Channel::Wxpay } else { Channel::Alipay },
-        story: STORIES[number % STORIES.len()],
-        amount: 1_000 + i64::try_from(number).expect("a number") % 97,
-        number,
-    }
-}
-
-/// Why an order has not ended as its story says; `None`: it has.
-fn problem_of(order: &Planned, shown: &Value) -> Option<String> {
-    let figure = |name: &str| shown[name].as_i64().unwrap_or(-1);
-    let figures = (
-        shown["status"].as_str().unwrap_or("?"),
-        figure("paid_minor"),
-        figure("refunded_minor"),
-        figure("surplus_minor"),
-    );
-    let amount = order.amount;
-    let expected = match order.story {
-        Story::Paid | Story::CallbackLost => ("PAID", amount, 0, 0),
-        Story::NeverPaid | Story::ClosedByTheShop => ("CLOSED", 0, 0, 0),
-        Story::ClosedThenPaid => ("CLOSED", 0, amount, amount),
-        Story::PaidTwice => ("PAID", amount, amount, amount),
-        Story::PaidWithAnotherAmount => ("CLOSED", 0, 0, amount - 1),
-        Story::RefundedInPart => ("PAID", amount, amount / 3, 0),
-        Story::RefundedWhole => ("REFUNDED", amount, amount, 0),
-        Story::RefundedTwice => ("PAID", amount, amount / 3 + amount / 4, 0),
-        Story::RefundedAtTheConsole => ("PAID", amount, 77, 0),
-        Story::RefundedWithTrouble => ("PAID", amount, amount / 2, 0),
-    };
-    (figures != expected).then(|| format!("is {figures:?}, should be {expected:?}"))
 }

@@ -90,7 +90,11 @@ pub fn accounts() -> OurAccounts {
             key: AlipayKeyConfig::PublicKey(key("alipay_platform").public_pem.to_owned()),
             sign_type: SignType::Rsa2,
             auth_app_ids: Vec::new(),
-            api: Some(AlipayAppApiConfig { private_key: key("alipay_app").private_pem.into(), certs: None }),
+            api: Some(AlipayAppApiConfig {
+                private_key: key("alipay_app").private_pem.into(),
+                certs: None,
+                app_auth_token: None,
+            }),
         }],
         api_url: ALIPAY_API_URL.to_owned(),
     });

@@ -131,7 +131,9 @@ fn alipay_body(ask: &Ask, node: &Value) -> Vec<u8> {
         Ask::Refund(_) => "alipay_trade_refund_response",
         Ask::Close { .. } => "alipay_trade_close_response",
         Ask::Share { .. } => "alipay_trade_order_settle_query_response",
-        Ask::CombinePayment { .. } | Ask::CloseCombine { .. } | Ask::Certificates => panic!("Alipay has no such call"),
+        Ask::CombinePayment { .. } | Ask::CloseCombine { .. } | Ask::Certificates | Ask::AlipayCertificate { .. } => {
+            panic!("Alipay has no such call")
+        }
     };
     let text = node.to_string();
     let sign = key("alipay_platform").sign(text.as_bytes());
@@ -152,6 +154,6 @@ fn words(account: &AccountRef, ask: &Ask) -> String {
             let parts: Vec<&str> = known.sub_orders.iter().map(|part| part.out_trade_no.as_str()).collect();
             format!("{account} close combine {combine_out_trade_no} of {}", parts.join(" "))
         }
-        Ask::Certificates => format!("{channel} certificates"),
+        Ask::Certificates | Ask::AlipayCertificate { .. } => format!("{channel} certificates"),
     }
 }

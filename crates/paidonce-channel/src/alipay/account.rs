@@ -7,6 +7,8 @@ use paidonce_order::ids::{AccountId, AccountRef, Channel};
 use paidonce_order::timestamp::Timestamp;
 
 use super::cert_sn::{cert_sn, root_cert_sn};
+use super::chain::{Trust, TrustedCertificate};
+use crate::api::LearnedKey;
 use crate::keys::{
     ConfigProblem, RsaHash, RsaPrivateKey, RsaPublicKey, SecretText, Validity, certificate_from_pem, check_api_url,
     spki_from_text,
@@ -48,6 +50,8 @@ pub struct AlipayAppApiConfig {
     pub private_key: SecretText,
     /// In certificate mode.
     pub certs: Option<AlipayApiCerts>,
+    /// `app_auth_token`: for an app that acts for a merchant who authorised it.
+    pub app_auth_token: Option<SecretText>,
 }
 
 /// The certificates whose numbers a request carries in certificate mode.
@@ -103,7 +107,7 @@ impl SignType {
 }
 
 /// A checked account. Guarantees: at least one app, each with a usable key.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct AlipayAccount {
     pub(super) account: AccountRef,
     pub(super) apps: BTreeMap<String, AlipayApp>,
@@ -113,7 +117,7 @@ pub struct AlipayAccount {
 }
 
 /// A checked app.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct AlipayApp {
     pub(super) key: RsaPublicKey,
     pub(super) sign_type: SignType,
@@ -121,22 +125,36 @@ pub(super) struct AlipayApp {
     /// In certificate mode: the number of the certificate that `key` is from.
     pub(super) alipay_cert_sn: Option<String>,
     validity: Option<Validity>,
+    /// Certificates that Alipay has handed out since, by number.
+    learned: BTreeMap<String, LearnedCertificate>,
     pub(super) api: Option<AppApiKeys>,
 }
 
+/// A key with the dates of its certificate.
+#[derive(Debug, Clone)]
+struct LearnedCertificate {
+    key: RsaPublicKey,
+    validity: Validity,
+}
+
 /// What it takes to ask, checked.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct AppApiKeys {
     pub(super) private_key: RsaPrivateKey,
     /// In certificate mode.
-    pub(super) cert_sns: Option<CertSns>,
+    pub(super) certs: Option<AppCerts>,
+    pub(super) app_auth_token: Option<SecretText>,
 }
 
-/// The numbers that a request carries in certificate mode.
-#[derive(Debug)]
-pub(super) struct CertSns {
+/// Of certificate mode.
+#[derive(Debug, Clone)]
+pub(super) struct AppCerts {
+    /// A request carries it.
     pub(super) app_cert_sn: String,
+    /// A request carries it.
     pub(super) alipay_root_cert_sn: String,
+    /// What a new certificate of Alipay is held against; `None` when Alipay's key is configured without a certificate.
+    trust: Option<Trust>,
 }
 
 impl AlipayAccount {
@@ -199,11 +217,72 @@ impl AlipayAccount {
         self.apps.iter().filter_map(warning).collect()
     }
 
+    /// The same account, its apps in certificate mode trusting these certificates of Alipay too, as far as they lead to the
+    /// configured root.
+    #[must_use]
+    pub fn with_learned_keys(&self, keys: &[LearnedKey]) -> Self {
+        let mut account = self.clone();
+        for app in account.apps.values_mut() {
+            for key in keys {
+                app.learn(key);
+            }
+        }
+        account
+    }
+
     /// The app that asks for the account.
     pub(super) fn asking_app(&self) -> Option<(&str, &AlipayApp, &AppApiKeys)> {
         let (app_id, app) = self.apps.get_key_value(self.asking_app_id.as_ref()?)?;
         Some((app_id, app, app.api.as_ref()?))
     }
+}
+
+impl AlipayApp {
+    /// The name of a key in the evidence: `2021000000000001/RSA2`, and the number of the certificate after it when Alipay
+    /// handed it out.
+    pub(super) fn key_id(&self, app_id: &str, cert_sn: Option<&str>) -> String {
+        let sign_type = self.sign_type.as_str();
+        match cert_sn.filter(|cert_sn| self.learned.contains_key(*cert_sn)) {
+            Some(cert_sn) => format!("{app_id}/{sign_type}/{cert_sn}"),
+            None => format!("{app_id}/{sign_type}"),
+        }
+    }
+
+    /// What a new certificate of Alipay is held against.
+    pub(super) fn trust(&self) -> Option<&Trust> {
+        self.api.as_ref()?.certs.as_ref()?.trust.as_ref()
+    }
+
+    fn learn(&mut self, learned: &LearnedKey) {
+        let checked = self.trust().and_then(|trust| trust.check(&learned.pem, learned.valid_from).ok());
+        let Some(TrustedCertificate { cert_sn, spki, validity }) = checked else { return };
+        let Ok(key) = RsaPublicKey::from_spki_der(&spki, self.sign_type.hash()) else { return };
+        if self.alipay_cert_sn.as_ref() != Some(&cert_sn) {
+            self.learned.insert(cert_sn, LearnedCertificate { key, validity });
+        }
+    }
+
+    /// In certificate mode: the key of this `alipay_cert_sn`, and nothing else chooses. A learned one counts within its
+    /// dates.
+    pub(super) fn key_of_cert(&self, cert_sn: &str, now: Timestamp) -> Option<&RsaPublicKey> {
+        if self.alipay_cert_sn.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(cert_sn)) {
+            return Some(&self.key);
+        }
+        let learned = self.learned.get(&cert_sn.to_ascii_lowercase())?;
+        learned.validity.contains(now).then_some(&learned.key)
+    }
+
+    /// Every key that may have signed a notification, which does not say by which certificate; with the number of a learned
+    /// one.
+    pub(super) fn keys(&self, now: Timestamp) -> impl Iterator<Item = (Option<&str>, &RsaPublicKey)> {
+        let learned = self.learned.iter().filter(move |(_, learned)| learned.validity.contains(now));
+        let learned = learned.map(|(cert_sn, learned)| (Some(cert_sn.as_str()), &learned.key));
+        std::iter::once((None, &self.key)).chain(learned)
+    }
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn app(index: usize, config: &AlipayAppConfig, problems: &mut Vec<ConfigProblem>) -> Option<AlipayApp> {
@@ -222,6 +301,7 @@ fn app(index: usize, config: &AlipayAppConfig, problems: &mut Vec<ConfigProblem>
         sign_type: config.sign_type,
         auth_app_ids: config.auth_app_ids.iter().cloned().collect(),
         alipay_cert_sn: platform_key.cert_sn,
+        learned: BTreeMap::new(),
         validity: platform_key.validity,
         api,
     })
@@ -269,12 +349,24 @@ fn api_keys(api: &AlipayAppApiConfig, config: &AlipayAppConfig) -> Result<AppApi
         ));
     }
     let private_key = RsaPrivateKey::from_text(&api.private_key).map_err(|problem| ("app_private_key", problem))?;
-    let cert_sns = |certs: &AlipayApiCerts| {
+    let checked = |certs: &AlipayApiCerts| {
         let app_cert_sn = cert_sn(&certs.app_cert).map_err(|problem| ("app_cert", problem))?;
         let alipay_root_cert_sn =
             root_cert_sn(&certs.alipay_root_cert).map_err(|problem| ("alipay_root_cert", problem))?;
-        Ok(CertSns { app_cert_sn, alipay_root_cert_sn })
+        let trust = match &config.key {
+            AlipayKeyConfig::PublicKey(_) => None,
+            AlipayKeyConfig::Certificate(pem) => {
+                let trust = Trust::try_new(&certs.alipay_root_cert, pem);
+                Some(trust.map_err(|problem| ("alipay_root_cert", problem))?)
+            }
+        };
+        Ok(AppCerts { app_cert_sn, alipay_root_cert_sn, trust })
     };
-    let cert_sns = api.certs.as_ref().map(cert_sns).transpose()?;
-    Ok(AppApiKeys { private_key, cert_sns })
+    let certs = api.certs.as_ref().map(checked).transpose()?;
+    let app_auth_token = api.app_auth_token.clone();
+    if app_auth_token.as_ref().is_some_and(|token| !is_token(token.expose())) {
+        let problem = "is not a token as Alipay gives it (printable ASCII without spaces): copy it again";
+        return Err(("app_auth_token", problem.to_owned()));
+    }
+    Ok(AppApiKeys { private_key, certs, app_auth_token })
 }

@@ -23,7 +23,7 @@ pub(super) fn cert_sn(pem: &str) -> Result<String, String> {
 /// `alipay_root_cert_sn`: of every RSA certificate in the file, joined with `_`. Errors: one sentence.
 pub(super) fn root_cert_sn(pem: &str) -> Result<String, String> {
     let certificates = certificates(pem)?;
-    let is_rsa = |one: &&Certificate| one.signature_algorithm.oid.to_string().starts_with(RSA_SIGNATURES);
+    let is_rsa = |one: &&Certificate| is_rsa_signed(one);
     let numbers: Vec<String> = certificates.iter().filter(is_rsa).map(sn).collect::<Result<_, _>>()?;
     if numbers.is_empty() {
         return Err("has no certificate with an RSA signature: take alipayRootCert.crt as it is".to_owned());
@@ -31,11 +31,17 @@ pub(super) fn root_cert_sn(pem: &str) -> Result<String, String> {
     Ok(numbers.join("_"))
 }
 
+/// Whether its issuer signed it with RSA.
+pub(super) fn is_rsa_signed(certificate: &Certificate) -> bool {
+    certificate.signature_algorithm.oid.to_string().starts_with(RSA_SIGNATURES)
+}
+
 fn not_a_certificate() -> String {
     format!("is not a PEM certificate ({HEADER})")
 }
 
-fn certificates(pem: &str) -> Result<Vec<Certificate>, String> {
+/// Every certificate of the text, at least one. Errors: one sentence.
+pub(super) fn certificates(pem: &str) -> Result<Vec<Certificate>, String> {
     let mut certificates = Vec::new();
     for block in pem.split(HEADER).skip(1) {
         let (inside, _) = block.split_once(FOOTER).ok_or_else(not_a_certificate)?;
@@ -45,7 +51,8 @@ fn certificates(pem: &str) -> Result<Vec<Certificate>, String> {
     if certificates.is_empty() { Err(not_a_certificate()) } else { Ok(certificates) }
 }
 
-fn sn(certificate: &Certificate) -> Result<String, String> {
+/// The number of one. Errors: one sentence.
+pub(super) fn sn(certificate: &Certificate) -> Result<String, String> {
     let body = &certificate.tbs_certificate;
     let mut parts = Vec::new();
     // The other way round than it is written in the certificate: CN first, C last.

@@ -29,11 +29,12 @@ impl AlipayReceiver {
         Self { account }
     }
 
-    /// Checks the signature with the key of the app that the form names. Gives that key's name.
+    /// Checks the signature with the key of the app that the form names. Gives that key's name. While Alipay changes its
+    /// certificate, that key may be the configured one or one that Alipay handed out: a form does not say.
     ///
     /// A form that names no app, or none of ours, is checked with this account's keys, only to tell a stranger's message
     /// from a forgery: it is never booked.
-    fn verify(&self, form: &Form, rule: SignRule) -> Result<String, VerifyError> {
+    fn verify(&self, form: &Form, rule: SignRule, now: Timestamp) -> Result<String, VerifyError> {
         let sign = signature(form)?;
         let sign_type = form.ascii("sign_type").ok_or(VerifyError::Malformed { field: "sign_type", hint: "RSA2" })?;
         let named = form.ascii("app_id").and_then(|app_id| self.account.apps.get_key_value(app_id));
@@ -46,12 +47,13 @@ impl AlipayReceiver {
             return Err(VerifyError::AlgorithmNotAllowed { field: "sign_type", found: cut(sign_type), allowed });
         }
         let signed = form.signed_bytes(rule);
-        let verifying = candidates
-            .into_iter()
-            .filter(|(_, app)| app.sign_type.as_str() == sign_type)
-            .find(|(_, app)| app.key.verifies(&signed, &sign));
+        let verifying =
+            candidates.into_iter().filter(|(_, app)| app.sign_type.as_str() == sign_type).find_map(|(app_id, app)| {
+                let (cert_sn, _) = app.keys(now).find(|(_, key)| key.verifies(&signed, &sign))?;
+                Some(app.key_id(app_id, cert_sn))
+            });
         match (verifying, named) {
-            (Some((app_id, _)), _) => Ok(format!("{app_id}/{sign_type}")),
+            (Some(key_id), _) => Ok(key_id),
             (None, Some((app_id, _))) => Err(VerifyError::BadSignature { key_id: format!("{app_id}/{sign_type}") }),
             (None, None) => Err(VerifyError::BadSignature { key_id: format!("any app of {}", self.account.account) }),
         }
@@ -93,7 +95,7 @@ impl ChannelReceiver for AlipayReceiver {
         let form = Form::parse(raw.body)?;
         // Presence decides the rule; trying both blindly would let a notification carry its sign_type into the string.
         let rule = if form.has("msg_method") { SignRule::Gateway } else { SignRule::Notification };
-        let key_id = self.verify(&form, rule)?;
+        let key_id = self.verify(&form, rule, raw.now)?;
         let event_type = form.ascii("msg_method").or_else(|| form.ascii("trade_status"));
         let message = Message {
             account: self.account.account(),

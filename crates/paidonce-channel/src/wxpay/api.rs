@@ -63,6 +63,10 @@ impl ChannelApi for WxpayApi {
         request::build(&self.account, call, moment)
     }
 
+    fn key_question(&self, _: ApiResponse<'_>) -> Option<Ask> {
+        Some(Ask::Certificates)
+    }
+
     fn read(&self, call: &ApiCall, response: ApiResponse<'_>) -> ApiAnswer {
         let (headers, key_id) = match self.verify(call, response) {
             Ok(verified) => verified,

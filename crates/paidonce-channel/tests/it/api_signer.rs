@@ -40,7 +40,8 @@ pub fn wxpay_api_config() -> WxpayAccountConfig {
 
 pub fn alipay_api_config() -> AlipayAccountConfig {
     let mut config = alipay_config();
-    config.apps[0].api = Some(AlipayAppApiConfig { private_key: private_key("alipay_app"), certs: None });
+    config.apps[0].api =
+        Some(AlipayAppApiConfig { private_key: private_key("alipay_app"), certs: None, app_auth_token: None });
     config
 }
 

@@ -45,7 +45,7 @@ impl Asking {
         let wxpay = WxpayAccountConfig { mode, api: Some(api), ..wxpay_config(keys) };
         let mut alipay = alipay_config(keys);
         let private_key = SecretText::from(text(&keys["private_pem"]["alipay_app"]));
-        alipay.apps[0].api = Some(AlipayAppApiConfig { private_key, certs: None });
+        alipay.apps[0].api = Some(AlipayAppApiConfig { private_key, certs: None, app_auth_token: None });
         let named = |channel: &str, id: &str| AccountRef::parse(&format!("{channel}:{id}")).unwrap();
         Self {
             wxpay_account: named("wxpay", &wxpay.mchid),
@@ -290,7 +290,7 @@ fn alipay_request(judge: &mut Judge, keys: &Value, vector: &Value) -> Made {
     let asking = Asking::new(keys, &Value::Null);
     let mut config = alipay_config(keys);
     let private_key = SecretText::from(text(&keys["private_pem"]["alipay_app"]));
-    config.apps[0].api = Some(AlipayAppApiConfig { private_key, certs: None });
+    config.apps[0].api = Some(AlipayAppApiConfig { private_key, certs: None, app_auth_token: None });
     let account = AlipayAccount::try_new(&config).unwrap();
     let params = &vector["params"];
     let beijing = format!("{}+08:00", text(&params["timestamp"]).replace(' ', "T"));

@@ -42,7 +42,8 @@ pub(super) fn request_refund(draft: &mut Draft<'_>, request: RefundRequest) -> R
         let is_repeat = of_payment.fact.payment == payment.fact.payment && refund.amount == request.amount;
         return if is_repeat { Ok(()) } else { Err(OrderError::RefundTermsDiffer { refund_no }) };
     }
-    if is_parked_elsewhere(order, payment, &refund_no) {
+    // A notice has named it as done: what the channel did under this number is in the totals already.
+    if payment.numbers_of_totals.contains(&refund_no) || is_parked_elsewhere(order, payment, &refund_no) {
         return Err(OrderError::RefundTermsDiffer { refund_no });
     }
     if request.origin == RefundOrigin::Surplus && !is_open_surplus(order, payment) {

@@ -215,6 +215,19 @@ fn the_refund_that_took_our_number_is_booked_when_its_payment_comes() {
     assert_eq!((refunded_minor(&ledger), ledger.refunds_of((WX, "T9"))), (500, vec!["R1 500 Confirmed".to_owned()]));
 }
 
+/// The platform has done it before we asked: an open request would be taken for the reason of a total that grew. Fails when
+/// the number may be asked for again.
+#[test]
+fn a_number_that_a_total_has_named_is_not_asked_for_again() {
+    let mut ledger = paid_at_alipay();
+    ledger.tell(refunded_in_all(A1, "R-A", 36)).unwrap();
+    assert_eq!(ledger.hear(refunded(A1, "R-B", 77)), "RefundSplit + RefundConfirmed");
+    assert!(ledger.tell(request(None, "R-A", 36)).is_err(), "36 of the total are R-A's");
+    ledger.tell(request(None, "R-C", 117)).unwrap();
+    assert_eq!(ledger.hear(refunded_in_all(A1, "R-C", 230)), "RefundConfirmed + RefundConfirmed");
+    assert_eq!(refunded_minor(&ledger), 230);
+}
+
 #[test]
 fn alipay_numbers_belong_to_their_trade_so_none_is_taken() {
     let mut ledger = paid_at_alipay();

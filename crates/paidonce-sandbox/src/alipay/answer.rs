@@ -25,13 +25,16 @@ pub fn write(answer: &Answer) -> Result<Reply, KeyError> {
     }
     let node = answer.node.to_string();
     let signed = encode(&node, answer.charset);
-    let sign = match (&answer.key, answer.trouble) {
+    let sign = match (&answer.signer, answer.trouble) {
         (None, _) | (_, Some(FailKind::Unsigned)) => None,
         // A real signature, of something else.
-        (Some(key), Some(FailKind::BadSignature | FailKind::Probe)) => Some(key.sign(b"{}")?),
-        (Some(key), _) => Some(key.sign(&signed)?),
+        (Some(signer), Some(FailKind::BadSignature | FailKind::Probe)) => Some((signer, signer.key.sign(b"{}")?)),
+        (Some(signer), _) => Some((signer, signer.key.sign(&signed)?)),
     };
-    let sign = sign.map_or(String::new(), |sign| format!(r#","sign":"{sign}""#));
+    let sign = sign.map_or(String::new(), |(signer, sign)| match signer.id.as_str() {
+        "" => format!(r#","sign":"{sign}""#),
+        cert_sn => format!(r#","alipay_cert_sn":"{cert_sn}","sign":"{sign}""#),
+    });
     let body = format!(r#"{{"{}":{node}{sign}}}"#, answer.node_name);
     let media_type = match answer.charset {
         Charset::Utf8 => "text/html;charset=utf-8",

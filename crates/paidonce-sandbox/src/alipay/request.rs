@@ -29,6 +29,12 @@ pub struct Caller {
     pub charset: Charset,
     /// `notify_url`, where the method takes one.
     pub notify_url: Option<String>,
+    /// `app_auth_token`, of an app that acts for somebody else.
+    pub app_auth_token: Option<String>,
+    /// `app_cert_sn`, in certificate mode.
+    pub app_cert_sn: Option<String>,
+    /// `alipay_root_cert_sn`, in certificate mode.
+    pub alipay_root_cert_sn: Option<String>,
 }
 
 impl Caller {
@@ -98,8 +104,17 @@ pub fn check(accounts: &Accounts, query: &str, body: &[u8], now: Moment) -> Resu
     let biz = decode(parameters.get("biz_content").map_or(&b"{}"[..], Vec::as_slice), charset);
     let biz: Value = serde_json::from_str(&biz)
         .map_err(|_| refuse(Refusal::invalid("isv.invalid-parameter", "biz_content不是JSON")))?;
-    let notify_url = text(&parameters, "notify_url");
-    Ok(Caller { seller: Arc::clone(seller), method, biz, charset, notify_url })
+    let named = |name| text(&parameters, name);
+    Ok(Caller {
+        seller: Arc::clone(seller),
+        biz,
+        charset,
+        notify_url: named("notify_url"),
+        app_auth_token: named("app_auth_token"),
+        app_cert_sn: named("app_cert_sn"),
+        alipay_root_cert_sn: named("alipay_root_cert_sn"),
+        method,
+    })
 }
 
 /// The parameters that every call has.

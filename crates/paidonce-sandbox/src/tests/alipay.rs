@@ -1,12 +1,17 @@
 //! Alipay played: trades, refunds, shares, and trouble on demand.
 
-use serde_json::json;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
 
 use super::World;
 use crate::accounts::Channel;
+use crate::alipay::certificates::AlipayCertificates;
 use crate::control::Pay;
 use crate::failures::{Api, FailKind};
-use crate::options::Behaviour;
+use crate::options::{AlipayKeyMode, Behaviour};
 
 const ORDER: &str = "ORDER0001";
 
@@ -132,4 +137,49 @@ fn a_royalty_is_followed_by_its_query() {
     assert_eq!(state(&mut world), json!("PROCESSING"));
     world.wait(5);
     assert_eq!(state(&mut world), json!("SUCCESS"));
+}
+
+/// Certificate mode is strict: a caller that passes here names the certificates that Alipay wants.
+#[test]
+fn in_certificate_mode_both_sides_name_their_certificates() {
+    let mut world = paid();
+    world.platforms.behaviour.alipay_keys = AlipayKeyMode::Certificate;
+    let biz = json!({ "out_trade_no": ORDER });
+    let app = AlipayCertificates::app_sn(&world.platforms.accounts.sellers[0].certificate);
+    let root = world.platforms.ring.alipay_certificates.root_sn();
+    let ask = |world: &mut World, method: &str, biz: &Value, changes: &[(&str, &str)]| {
+        let form = world.alipay_form(method, biz, changes);
+        world.alipay_raw(&form)
+    };
+    let query = "alipay.trade.query";
+    let good = [("app_cert_sn", app.as_str()), ("alipay_root_cert_sn", root.as_str())];
+    assert_eq!(ask(&mut world, query, &biz, &good)["code"], json!("10000"));
+    assert_eq!(ask(&mut world, query, &biz, &[])["sub_code"], json!("isv.invalid-app-cert-sn"));
+    assert_eq!(ask(&mut world, query, &biz, &good[..1])["sub_code"], json!("isv.invalid-root-cert-sn"));
+    let number = world.platforms.ring.rotate_alipay(world.now).unwrap();
+    // The helper checks that the answer names the new one and is signed with it.
+    assert_eq!(ask(&mut world, query, &biz, &good)["code"], json!("10000"));
+    let download = "alipay.open.app.alipaycert.download";
+    let found = ask(&mut world, download, &json!({ "alipay_cert_sn": number }), &good);
+    let pem = STANDARD.decode(found["alipay_cert_content"].as_str().unwrap()).unwrap();
+    assert_eq!(String::from_utf8(pem).unwrap().matches("BEGIN CERTIFICATE").count(), 2, "with the authority behind it");
+    let unknown = ask(&mut world, download, &json!({ "alipay_cert_sn": "0".repeat(32) }), &good);
+    assert_eq!(unknown["sub_code"], json!("isv.cert-not-exist"));
+}
+
+/// An app that acts for somebody else must show that it may; nobody else may show anything.
+#[test]
+fn the_token_of_an_authorised_app_is_wanted() {
+    let mut world = paid();
+    let biz = json!({ "out_trade_no": ORDER });
+    let form = world.alipay_form("alipay.trade.query", &biz, &[("app_auth_token", "202601BB0001")]);
+    assert_eq!(world.alipay_raw(&form)["sub_code"], json!("aop.invalid-app-auth-token"));
+    let mut accounts = world.platforms.accounts.as_ref().clone();
+    let mut seller = accounts.sellers[0].as_ref().clone();
+    seller.seller.app_auth_token = Some("202601BB0001".to_owned());
+    accounts.sellers = vec![Arc::new(seller)];
+    world.platforms.accounts = Arc::new(accounts);
+    let form = world.alipay_form("alipay.trade.query", &biz, &[("app_auth_token", "202601BB0001")]);
+    assert_eq!(world.alipay_raw(&form)["code"], json!("10000"));
+    assert_eq!(world.alipay("alipay.trade.query", &biz)["code"], json!("20001"));
 }

@@ -203,6 +203,10 @@ impl ChannelApi for FakeApi {
         })
     }
 
+    fn key_question(&self, _: ApiResponse<'_>) -> Option<Ask> {
+        Some(Ask::Certificates)
+    }
+
     fn read(&self, call: &ApiCall, response: ApiResponse<'_>) -> ApiAnswer {
         let ApiResponse { status, headers, body, .. } = response;
         self.directory.read.lock().unwrap().push(Read { status, headers: headers.to_vec(), body: body.to_vec() });

@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use paidonce_channel::api::{ApiAnswer, ApiRequest, Doubt, Remedy};
+use paidonce_channel::api::{ApiAnswer, ApiRequest, ApiResponse, Doubt, Remedy};
+use paidonce_order::timestamp::Timestamp;
 use reqwest::redirect::Policy;
 use reqwest::{Method, Url};
 
@@ -22,6 +23,11 @@ pub(super) struct Received {
 }
 
 impl Received {
+    /// For the channel crate.
+    pub(super) fn response(&self, now: Timestamp) -> ApiResponse<'_> {
+        ApiResponse { status: self.status, headers: &self.headers, body: &self.body, now }
+    }
+
     /// What the platform's support asks for; empty when there is none.
     pub(super) fn request_id(&self) -> String {
         let found = self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("request-id"));

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use paidonce_sandbox::{Behaviour, KeyMode, Sandbox, SandboxError, SandboxOptions};
+use paidonce_sandbox::{AlipayKeyMode, Behaviour, KeyMode, Sandbox, SandboxError, SandboxOptions};
 
 use crate::commands::print::say;
 use crate::exit::{Exit, Stop};
@@ -85,6 +85,27 @@ pub struct RunArgs {
     /// What signs WeChat Pay's callbacks.
     #[arg(long, value_enum, default_value_t = Keys::PublicKey)]
     pub keys: Keys,
+    /// How Alipay and the ledger know each other's keys.
+    #[arg(long, value_enum, default_value_t = AlipayKeys::PublicKey)]
+    pub alipay_keys: AlipayKeys,
+}
+
+/// See [`AlipayKeyMode`].
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum AlipayKeys {
+    /// By plain public keys.
+    PublicKey,
+    /// By certificates, which requests and answers name.
+    Certificate,
+}
+
+impl From<AlipayKeys> for AlipayKeyMode {
+    fn from(keys: AlipayKeys) -> Self {
+        match keys {
+            AlipayKeys::PublicKey => Self::PublicKey,
+            AlipayKeys::Certificate => Self::Certificate,
+        }
+    }
 }
 
 /// See [`KeyMode`].
@@ -148,6 +169,7 @@ fn behaviour(args: &RunArgs) -> Behaviour {
         probe_percent: args.probe,
         server_error_percent: args.server_error,
         wxpay_keys: args.keys.into(),
+        alipay_keys: args.alipay_keys.into(),
         ..Behaviour::default()
     }
 }

@@ -324,12 +324,20 @@ fn read_app_api(section: &Section<'_>, app_id: &str) -> Option<AlipayAppApiConfi
         section.problem(None, problem);
         return None;
     }
+    let variable = format!("PAIDONCE_ALIPAY_{}_APP_AUTH_TOKEN", variable_part(app_id));
+    let app_auth_token = section.secret(["app_auth_token", "app_auth_token_file"], &variable);
+    if app_auth_token.is_some() && !has_key {
+        section
+            .problem(None, format!("{path} has an app_auth_token, but no key to ask with: add app_private_key_file"));
+        return None;
+    }
+    let app_auth_token = app_auth_token.map(|token| SecretText::from(token.value.reveal()));
     let private_key = SecretText::from(key?.value.reveal());
     let certs = match given {
         (true, true) => Some(AlipayApiCerts { app_cert: app_cert?.value, alipay_root_cert: root_cert?.value }),
         (true, false) | (false, true) | (false, false) => None,
     };
-    Some(AlipayAppApiConfig { private_key, certs })
+    Some(AlipayAppApiConfig { private_key, certs, app_auth_token })
 }
 
 fn read_sign_type(section: &Section<'_>) -> SignType {

@@ -46,7 +46,7 @@ fn read_content(call: &ApiCall, content: &Object<'_>, account: &AccountRef, now:
             same_if_named("trade_no", content, payment.channel_trade_no.as_str())?;
             read_share(content, payment, order_no, now)
         }
-        Ask::CombinePayment { .. } | Ask::CloseCombine { .. } | Ask::Certificates => {
+        Ask::CombinePayment { .. } | Ask::CloseCombine { .. } | Ask::Certificates | Ask::AlipayCertificate { .. } => {
             Err(doubt("unreadable", "Alipay has no such call"))
         }
     }

@@ -23,6 +23,7 @@ pub(super) const fn method(ask: &Ask) -> Option<&'static str> {
         Ask::Refund(_) => Some("alipay.trade.refund"),
         Ask::Close { .. } => Some("alipay.trade.close"),
         Ask::Share { .. } => Some("alipay.trade.order.settle.query"),
+        Ask::AlipayCertificate { .. } => Some("alipay.open.app.alipaycert.download"),
         Ask::CombinePayment { .. } | Ask::CloseCombine { .. } | Ask::Certificates => None,
     }
 }
@@ -59,9 +60,12 @@ impl AlipayAccount {
             ("timestamp", timestamp),
             ("version", "1.0".to_owned()),
         ];
-        if let Some(sns) = &keys.cert_sns {
-            params.push(("app_cert_sn", sns.app_cert_sn.clone()));
-            params.push(("alipay_root_cert_sn", sns.alipay_root_cert_sn.clone()));
+        if let Some(certs) = &keys.certs {
+            params.push(("app_cert_sn", certs.app_cert_sn.clone()));
+            params.push(("alipay_root_cert_sn", certs.alipay_root_cert_sn.clone()));
+        }
+        if let Some(token) = &keys.app_auth_token {
+            params.push(("app_auth_token", token.expose().to_owned()));
         }
         params.push(("biz_content", biz_content.to_owned()));
         let sign = keys.private_key.sign_sha256(string_to_sign(&params).as_bytes());
@@ -97,6 +101,7 @@ fn biz_content(ask: &Ask) -> Option<Value> {
         Ask::Share { payment, out_order_no, .. } => {
             Some(json!({ "trade_no": trade_no(payment), "out_request_no": out_order_no }))
         }
+        Ask::AlipayCertificate { cert_sn } => Some(json!({ "alipay_cert_sn": cert_sn })),
         Ask::CombinePayment { .. } | Ask::CloseCombine { .. } | Ask::Certificates => None,
     }
 }

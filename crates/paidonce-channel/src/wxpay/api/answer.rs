@@ -60,7 +60,9 @@ fn read_content(call: &ApiCall, answering: &Answering<'_>, context: &Context<'_>
             let standing = share::read_standing(&answer, &share::Asked { order_no, payment, account, sharer, now })?;
             Ok(Read { state: ReplyState::Share(standing.state), word: standing.word, said: standing.said })
         }
-        Ask::Close { .. } | Ask::CloseCombine { .. } | Ask::Certificates => Err(doubt("unreadable", "read before")),
+        Ask::Close { .. } | Ask::CloseCombine { .. } | Ask::Certificates | Ask::AlipayCertificate { .. } => {
+            Err(doubt("unreadable", "read before"))
+        }
     }
 }
 

@@ -128,6 +128,9 @@ fn unsigned(account: &WxpayAccount, call: &ApiCall) -> Result<Unsigned, CallProb
             query.push(("transaction_id", payment.channel_trade_no.as_str()));
             Ok(Unsigned::get(format!("/v3/profitsharing/orders/{no}"), &query))
         }
+        Ask::AlipayCertificate { .. } => {
+            Err(CallProblem { field: "ask", problem: "WeChat Pay has no such call".to_owned() })
+        }
         Ask::Certificates => Ok(Unsigned::get("/v3/certificates".to_owned(), &[])),
     }
 }

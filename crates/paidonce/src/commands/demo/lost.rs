@@ -17,7 +17,7 @@ const APP_ID: &str = "2021000000000200";
 pub async fn start(folder: &std::path::Path, server: &str) -> anyhow::Result<Sandbox> {
     let mut options = SandboxOptions::new(folder.join("sandbox"), server.to_owned());
     options.merchants = vec![Merchant::direct(MCHID, APPID)];
-    options.sellers = vec![Seller { seller_id: SELLER_ID.to_owned(), app_id: APP_ID.to_owned() }];
+    options.sellers = vec![Seller::new(SELLER_ID, APP_ID)];
     options.delivery = Delivery::ByHand;
     Sandbox::start(options).await.context("the sandbox")
 }

@@ -59,7 +59,8 @@ pub enum Verb {
     /// Change what signs WeChat Pay's callbacks, while everything runs.
     #[command(after_help = "Examples:
   paidonce sandbox keys --mode switching
-  paidonce sandbox keys --new-certificate")]
+  paidonce sandbox keys --new-certificate
+  paidonce sandbox keys --new-alipay-certificate")]
     Keys(KeysArgs),
     /// Let time pass: what waits falls due sooner.
     #[command(after_help = "Example:\n  paidonce sandbox advance-time 3600")]
@@ -216,6 +217,12 @@ pub struct KeysArgs {
     /// Issue a new platform certificate.
     #[arg(long)]
     pub new_certificate: bool,
+    /// How Alipay and the ledger know each other's keys from now on.
+    #[arg(long, value_parser = ["public_key", "certificate"])]
+    pub alipay_mode: Option<String>,
+    /// Issue a new certificate of Alipay; in certificate mode it signs from now on.
+    #[arg(long)]
+    pub new_alipay_certificate: bool,
     #[command(flatten)]
     remote: Remote,
 }
@@ -259,7 +266,10 @@ impl Verb {
             Self::Finish(args) => args.name.send("/sandbox/finish", json!({})).await,
             Self::FailNext(args) => args.send().await,
             Self::Keys(args) => {
-                let body = json!({ "mode": args.mode, "new_certificate": args.new_certificate });
+                let body = json!({
+                    "mode": args.mode, "new_certificate": args.new_certificate,
+                    "alipay_mode": args.alipay_mode, "new_alipay_certificate": args.new_alipay_certificate,
+                });
                 print::json(&args.remote.post("/sandbox/keys", &body).await?)
             }
             Self::AdvanceTime(args) => {
