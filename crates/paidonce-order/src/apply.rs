@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::command::{FlagFact, PaymentFact, PaymentRef, RefundAmount, RefundFact, RefundOrigin};
 use crate::event::{OrderEvent, SplitPart, StrayEvent, SurplusReason};
 use crate::fact_key::FactKey;
+use crate::ids::RefundNo;
 use crate::money::Money;
 use crate::order::{
     Item, ItemKind, ItemState, Order, Parked, ParkedFact, Payment, PaymentRole, Refund, RefundState, Status,
@@ -132,22 +133,7 @@ impl Order {
                 self.set_refund_state(fact, RefundState::Stalled);
             }
             OrderEvent::RefundNumberTaken { payment, refund_no, fact } => {
-                let detail = format!(
-                    "refund number {refund_no} belongs to payment {} at the channel: refund with a new number",
-                    fact.payment.channel_trade_no
-                );
-                self.open_item(key, ItemKind::Flagged, detail, Some(payment.clone()));
-                if let Some(refund) = self.payment_mut(payment).and_then(|known| known.refund_mut(refund_no.as_str())) {
-                    refund.state = RefundState::NumberTaken;
-                }
-                let ours = RefundFact { payment: payment.clone(), ..fact.clone() };
-                self.close_stalled(&ours, ItemState::Failed);
-                // The other payment may be one of this order that is still to come: then its refund counts. No item of its
-                // own: as a rule it is another order's.
-                let waiting = ParkedFact::Refund(fact.clone());
-                if self.must_wait(&waiting) {
-                    self.parked.push(Parked { key: FactKey::of_parked_refund(fact), fact: waiting });
-                }
+                self.give_up_number((payment, refund_no), fact, key);
             }
             OrderEvent::OrderOpened(_)
             | OrderEvent::PaymentConfirmed(_)
@@ -164,6 +150,31 @@ impl Order {
             | OrderEvent::FactConflicted(_)
             | OrderEvent::FactFlagged(_)
             | OrderEvent::ItemResolved { .. } => {}
+        }
+    }
+
+    /// Our request under this number will never be done: the channel knows it for another payment.
+    fn give_up_number(
+        &mut self,
+        (payment, refund_no): (&PaymentRef, &RefundNo),
+        fact: &RefundFact,
+        key: Option<FactKey>,
+    ) {
+        let detail = format!(
+            "refund number {refund_no} belongs to payment {} at the channel: refund with a new number",
+            fact.payment.channel_trade_no
+        );
+        self.open_item(key, ItemKind::Flagged, detail, Some(payment.clone()));
+        if let Some(refund) = self.payment_mut(payment).and_then(|known| known.refund_mut(refund_no.as_str())) {
+            refund.state = RefundState::NumberTaken;
+        }
+        let ours = RefundFact { payment: payment.clone(), ..fact.clone() };
+        self.close_stalled(&ours, ItemState::Failed);
+        // The other payment may be one of this order that is still to come: then its refund counts. No item of its
+        // own: as a rule it is another order's.
+        let waiting = ParkedFact::Refund(fact.clone());
+        if self.must_wait(&waiting) {
+            self.parked.push(Parked { key: FactKey::of_parked_refund(fact), fact: waiting });
         }
     }
 

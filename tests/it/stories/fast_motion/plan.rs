@@ -167,13 +167,11 @@ impl Planned {
 /// The order of this number.
 pub(super) fn planned(number: usize) -> Planned {
     let story = STORIES[number % STORIES.len()];
-    let channel = match story {
-        Story::PaidAtAProvider | Story::RefundedAtAProvider => Channel::Wxpay,
-        Story::ToldInGbk => Channel::Alipay,
-        // Every other story at both platforms.
-        _ if (number / STORIES.len()).is_multiple_of(2) => Channel::Wxpay,
-        _ => Channel::Alipay,
-    };
+    // Every story at both platforms, unless only one of them knows it.
+    let is_of_wxpay = matches!(story, Story::PaidAtAProvider | Story::RefundedAtAProvider);
+    let is_of_alipay = story == Story::ToldInGbk;
+    let in_turn = (number / STORIES.len()).is_multiple_of(2);
+    let channel = if is_of_wxpay || (in_turn && !is_of_alipay) { Channel::Wxpay } else { Channel::Alipay };
     Planned {
         order_no: format!("DAY-{number:05}"),
         channel,
