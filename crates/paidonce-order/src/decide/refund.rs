@@ -13,6 +13,9 @@
 //! | exact | first out of what was booked as a difference (RefundSplit, total unchanged), the rest as new money |
 //! | cumulative, a number that we asked for | the amount that we asked for, out of a difference only as far as the figure has not grown since; the figure checks it: what neither booked nor open refunds explain is booked as a difference |
 //! | cumulative, another number | the difference to what is booked, marked derived; a smaller figure is an older notice |
+//!
+//! An older notice leaves no trace. Whoever then asks us for the refund that it named (another system had made it) has an open
+//! request that explains a part of later totals: that part is booked with the request's own answer.
 
 use super::draft::{Draft, Note};
 use crate::command::{PaymentRef, RefundAmount, RefundFact, RefundOrigin, RefundOutcome, RefundRequest};
