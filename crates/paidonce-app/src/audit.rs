@@ -1,5 +1,18 @@
-//! What proves the ledger to a person: so far the timeline of one order.
+//! What proves the ledger to a person who must show that the books are right.
 //!
-//! Promise: reads only. What is shown was read, and what could not be read or is not kept any more is said.
+//! Promises: reads only, beside a running server. Fail-stop: what could not be read, or is less than the heads say, is an error
+//! and never a good verdict; a report says what it covered.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`explain`] | the timeline of one order |
+//! | [`replay`] | the log folded again and compared with the live tables ([`compare`]), with sums ([`totals`]) |
+//! | [`as_of`] | up to where an audit looks |
+//! | [`report`] | what audits say |
 
+pub mod as_of;
+mod compare;
 pub mod explain;
+pub mod replay;
+pub mod report;
+pub mod totals;

@@ -7,6 +7,7 @@
 //! database), [`hash_chain`], [`postgres`], [`sqlite`], [`memory`].
 
 pub(crate) mod attempts;
+pub mod audit;
 pub mod backend;
 pub mod clock;
 pub mod codec;

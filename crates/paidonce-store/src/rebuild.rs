@@ -2,7 +2,8 @@
 //!
 //! Pure: events in, rows out. The audit compares them with the tables; a repair writes them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use paidonce_order::event::DecodeError;
 use paidonce_order::project::{Aggregate, ItemChange, OrderRow, RowChanges, project};
@@ -46,44 +47,57 @@ pub struct RebuiltOrder {
     pub update_time: Timestamp,
 }
 
-/// All rows that are functions of the log, by key.
-#[derive(Debug, Default)]
-pub struct Rebuilt {
-    /// `t_order`.
-    pub orders: BTreeMap<String, RebuiltOrder>,
-    /// `t_order_flow`.
-    pub flows: BTreeMap<String, FlowWrite>,
-    /// `t_idempotent`.
-    pub keys: BTreeMap<String, KeyWrite>,
+/// One aggregate, folded as far as its events were given, and the rows that they make.
+#[derive(Debug, Clone)]
+pub struct Folded {
+    state: Aggregate,
+    /// Position of the last event.
+    pub position: i64,
+    /// `t_order`; `None` for a stray.
+    pub order: Option<RebuiltOrder>,
+    /// `t_order_flow`, in booking order.
+    pub flows: Vec<FlowWrite>,
+    /// `t_idempotent`, in the order of the events.
+    pub keys: Vec<KeyWrite>,
     /// `t_item`, but for quarantined ones.
-    pub items: BTreeMap<String, ItemWrite>,
-    aggregates: HashMap<(String, String), Aggregate>,
+    pub items: Vec<ItemWrite>,
 }
 
-impl Rebuilt {
-    /// Folds the next event. Events of one aggregate come in sequence; otherwise any order will do.
-    ///
-    /// Errors: [`RebuildError`], and then the log needs a person.
+impl Folded {
+    /// Before the first event. `None`: no such type of aggregate.
+    #[must_use]
+    pub fn empty(aggregate_type: &str) -> Option<Self> {
+        let state = Aggregate::empty(aggregate_type)?;
+        Some(Self { state, position: 0, order: None, flows: Vec::new(), keys: Vec::new(), items: Vec::new() })
+    }
+
+    /// Sequence of the last event.
+    #[must_use]
+    pub const fn version(&self) -> i64 {
+        self.state.version()
+    }
+
+    /// The state that the events give.
+    #[must_use]
+    pub const fn state(&self) -> &Aggregate {
+        &self.state
+    }
+
+    /// Folds the next event of this aggregate. Errors: [`RebuildError`], and then the log needs a person.
     pub fn fold(&mut self, event: &EventRow) -> Result<(), RebuildError> {
         let decoded = decode(event)?;
-        let out_of_sequence = || RebuildError::OutOfSequence {
-            aggregate_type: event.aggregate_type.clone(),
-            aggregate_id: event.aggregate_id.clone(),
-            sequence: event.sequence,
-        };
-        let key = (event.aggregate_type.clone(), event.aggregate_id.clone());
-        let before = match self.aggregates.remove(&key) {
-            Some(state) => state,
-            None => Aggregate::empty(&event.aggregate_type).ok_or_else(out_of_sequence)?,
-        };
-        let mut after = before.clone();
-        after.apply(&decoded);
-        if after.version() != event.sequence {
-            return Err(out_of_sequence());
+        let before = self.state.clone();
+        self.state.apply(&decoded);
+        if self.state.version() != event.sequence {
+            self.state = before;
+            return Err(RebuildError::OutOfSequence {
+                aggregate_type: event.aggregate_type.clone(),
+                aggregate_id: event.aggregate_id.clone(),
+                sequence: event.sequence,
+            });
         }
-        self.take(event, project(&event.aggregate_id, &decoded, &before, &after))?;
-        self.aggregates.insert(key, after);
-        Ok(())
+        self.position = event.position;
+        self.take(event, project(&event.aggregate_id, &decoded, &before, &self.state))
     }
 
     fn take(&mut self, event: &EventRow, changes: RowChanges) -> Result<(), RebuildError> {
@@ -92,16 +106,13 @@ impl Rebuilt {
         let of_caller = api_key_of(&metadata_of(event)?).map(|(key, request)| (key, Some(request)));
         for (idem_key, request_hash) in own.into_iter().chain(of_caller) {
             let order_no = event.aggregate_id.clone();
-            let row = KeyWrite { idem_key: idem_key.clone(), order_no, create_time, shard, position, request_hash };
-            self.keys.insert(idem_key, row);
+            self.keys.push(KeyWrite { idem_key, order_no, create_time, shard, position, request_hash });
         }
-        for row in changes.flows {
-            self.flows.insert(row.idem_key.as_str().to_owned(), FlowWrite { row, create_time, shard, position });
-        }
+        let flows = changes.flows.into_iter().map(|row| FlowWrite { row, create_time, shard, position });
+        self.flows.extend(flows);
         if let Some(row) = changes.order {
-            let created = self.orders.get(&event.aggregate_id).map_or(create_time, |order| order.create_time);
-            let order = RebuiltOrder { row, shard, create_time: created, update_time: create_time };
-            self.orders.insert(event.aggregate_id.clone(), order);
+            let created = self.order.as_ref().map_or(create_time, |order| order.create_time);
+            self.order = Some(RebuiltOrder { row, shard, create_time: created, update_time: create_time });
         }
         for change in changes.items {
             self.take_item(event, change);
@@ -113,8 +124,8 @@ impl Rebuilt {
         match change {
             ItemChange::Opened { item_no, kind, detail, payment } => {
                 let is_order = event.aggregate_type == ORDER;
-                let item = ItemWrite {
-                    item_no: item_no.clone(),
+                self.items.push(ItemWrite {
+                    item_no,
                     kind: kind.as_str(),
                     order_no: is_order.then(|| event.aggregate_id.clone()),
                     stray_id: (!is_order).then(|| event.aggregate_id.clone()),
@@ -124,15 +135,70 @@ impl Rebuilt {
                     opened_at: event.recorded_at,
                     closed_at: None,
                     shard: event.shard,
-                };
-                self.items.insert(item_no, item);
+                });
             }
             ItemChange::Closed { item_no, outcome } => {
-                if let Some(item) = self.items.get_mut(&item_no).filter(|item| item.state == "open") {
+                let open = self.items.iter_mut().find(|item| item.item_no == item_no && item.state == "open");
+                if let Some(item) = open {
                     item.state = outcome;
                     item.closed_at = Some(event.recorded_at);
                 }
             }
         }
+    }
+}
+
+/// All rows that are functions of the log: for a ledger that fits into memory.
+#[derive(Debug, Default)]
+pub struct Rebuilt {
+    /// By type and id.
+    aggregates: BTreeMap<(String, String), Folded>,
+}
+
+impl Rebuilt {
+    /// Folds the next event. Events of one aggregate come in sequence; otherwise any order will do.
+    ///
+    /// Errors: [`RebuildError`], and then the log needs a person.
+    pub fn fold(&mut self, event: &EventRow) -> Result<(), RebuildError> {
+        let key = (event.aggregate_type.clone(), event.aggregate_id.clone());
+        let folded = match self.aggregates.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                new.insert(Folded::empty(&event.aggregate_type).ok_or_else(|| RebuildError::OutOfSequence {
+                    aggregate_type: event.aggregate_type.clone(),
+                    aggregate_id: event.aggregate_id.clone(),
+                    sequence: event.sequence,
+                })?)
+            }
+        };
+        folded.fold(event)
+    }
+
+    /// `t_order`, by key.
+    #[must_use]
+    pub fn orders(&self) -> BTreeMap<&str, &RebuiltOrder> {
+        let orders = self.aggregates.values().filter_map(|folded| folded.order.as_ref());
+        orders.map(|order| (order.row.order_no.as_str(), order)).collect()
+    }
+
+    /// `t_order_flow`, by key.
+    #[must_use]
+    pub fn flows(&self) -> BTreeMap<&str, &FlowWrite> {
+        let flows = self.aggregates.values().flat_map(|folded| &folded.flows);
+        flows.map(|flow| (flow.row.idem_key.as_str(), flow)).collect()
+    }
+
+    /// `t_idempotent`, by key.
+    #[must_use]
+    pub fn keys(&self) -> BTreeMap<&str, &KeyWrite> {
+        let keys = self.aggregates.values().flat_map(|folded| &folded.keys);
+        keys.map(|key| (key.idem_key.as_str(), key)).collect()
+    }
+
+    /// `t_item`, by key, but for quarantined ones.
+    #[must_use]
+    pub fn items(&self) -> BTreeMap<&str, &ItemWrite> {
+        let items = self.aggregates.values().flat_map(|folded| &folded.items);
+        items.map(|item| (item.item_no.as_str(), item)).collect()
     }
 }

@@ -194,7 +194,8 @@ fn trade_no(text: &str) -> Result<ChannelTradeNo, StoreError> {
     parsed("channel_trade_no", ChannelTradeNo::parse(text))
 }
 
-fn account_ref(channel: &str, account: &str) -> Result<AccountRef, StoreError> {
+/// A stored account.
+pub(crate) fn account_ref(channel: &str, account: &str) -> Result<AccountRef, StoreError> {
     Ok(AccountRef {
         channel: parsed("channel", Channel::parse(channel))?,
         account: parsed("account", AccountId::parse(account))?,

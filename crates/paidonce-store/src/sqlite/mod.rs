@@ -4,6 +4,7 @@
 
 mod append;
 mod attempts;
+pub(crate) mod audit;
 mod connect;
 mod effects;
 mod feed;
