@@ -112,7 +112,7 @@ fn rebuilt_orders(rebuilt: &Rebuilt) -> Vec<String> {
         ]
         .join("|")
     };
-    rebuilt.orders().values().map(line).collect()
+    rebuilt.orders().into_values().map(line).collect()
 }
 
 fn rebuilt_flows(rebuilt: &Rebuilt) -> Vec<String> {
@@ -136,7 +136,7 @@ fn rebuilt_flows(rebuilt: &Rebuilt) -> Vec<String> {
         ]
         .join("|")
     };
-    rebuilt.flows().values().map(line).collect()
+    rebuilt.flows().into_values().map(line).collect()
 }
 
 fn rebuilt_keys(rebuilt: &Rebuilt) -> Vec<String> {
@@ -144,7 +144,7 @@ fn rebuilt_keys(rebuilt: &Rebuilt) -> Vec<String> {
         let at = key.create_time.as_micros();
         format!("{}|{}|{at}|{}|{}|{}", key.idem_key, key.order_no, key.shard, key.position, opt(key.request_hash))
     };
-    rebuilt.keys().values().map(line).collect()
+    rebuilt.keys().into_values().map(line).collect()
 }
 
 fn rebuilt_items(rebuilt: &Rebuilt) -> Vec<String> {
@@ -163,7 +163,7 @@ fn rebuilt_items(rebuilt: &Rebuilt) -> Vec<String> {
         ]
         .join("|")
     };
-    rebuilt.items().values().map(line).collect()
+    rebuilt.items().into_values().map(line).collect()
 }
 
 /// P4: the live tables are what the log says, row by row, after a random history.

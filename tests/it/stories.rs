@@ -5,6 +5,7 @@
 
 mod alipay_certificates;
 mod audit;
+mod audit_replay;
 mod bad_input;
 mod combine_calls;
 mod crashes;

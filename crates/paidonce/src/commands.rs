@@ -34,7 +34,7 @@ pub async fn run(cli: Cli, env: &Environment) -> anyhow::Result<Exit> {
         Command::Subscribers(args) => subscribers::run(args).await,
         Command::Import(args) => import::run(args, file, env).await,
         Command::Copy(args) => copy::run(args, file, env).await,
-        Command::Audit(args) => audit::run(args).await,
+        Command::Audit(args) => audit::run(args, file, env).await,
         Command::Config(command) => config::run(&command, file, env),
     }
 }

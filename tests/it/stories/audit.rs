@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{WXPAY, eventually, on_both};
 
 /// Runs `paidonce audit ..` beside the server, with its configuration.
-fn audit(app: &TestApp, args: &[&str]) -> Output {
+pub(super) fn audit(app: &TestApp, args: &[&str]) -> Output {
     let mut command = Command::new(program());
     command.arg("audit").args(args).arg("--config").arg(app.dir().join("paidonce.toml")).current_dir(app.dir());
     command.env_remove("DATABASE_URL").env("NO_COLOR", "1");
@@ -19,7 +19,7 @@ fn audit(app: &TestApp, args: &[&str]) -> Output {
     command.output().expect("run audit")
 }
 
-fn text(output: &Output) -> String {
+pub(super) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 

@@ -33,7 +33,7 @@ pub const STATES_MAX: usize = 10_000;
 /// Differences that are kept; all are counted.
 pub const DIFFERENCES_MAX: usize = 1_000;
 /// Shards that are replayed at once: one decodes while another waits for the database.
-const SHARDS_AT_ONCE: usize = 4;
+pub const SHARDS_AT_ONCE: usize = 4;
 
 /// What to replay.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +44,23 @@ pub struct ReplayPlan {
     pub days: Days,
     /// Only this order.
     pub order: Option<OrderNo>,
+    /// What is held in memory.
+    pub limits: ReplayLimits,
+}
+
+/// What a replay holds in memory for each of [`SHARDS_AT_ONCE`] shards.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplayLimits {
+    /// Events in a page.
+    pub page: u32,
+    /// Orders that are kept until their last event.
+    pub states: usize,
+}
+
+impl Default for ReplayLimits {
+    fn default() -> Self {
+        Self { page: PAGE, states: STATES_MAX }
+    }
 }
 
 /// What a replay found. Guarantees: `is_equal` and `is_complete` both true only if every event up to the bounds was read,
@@ -107,6 +124,7 @@ pub async fn replay(
             to: bound.position,
             live,
             days: plan.days,
+            limits: plan.limits,
             states: BTreeMap::new(),
             tally: Tally::default(),
         };
@@ -141,7 +159,8 @@ async fn one_order(
     let to = bounds.iter().find(|bound| bound.shard == shard).map_or(0, |bound| bound.position);
     let days = plan.days;
     let (states, tally) = (BTreeMap::new(), Tally::default());
-    let mut of_shard = ShardReplay { source, shard, to, live, days, states, tally };
+    let limits = plan.limits;
+    let mut of_shard = ShardReplay { source, shard, to, live, days, limits, states, tally };
     let ids = [order_no.to_string()];
     let events = of_shard.source.events_of(shard, &ids, Range { after: 0, to }).await?;
     if events.is_empty() {
@@ -251,6 +270,7 @@ struct ShardReplay {
     to: i64,
     live: Live,
     days: Days,
+    limits: ReplayLimits,
     /// By aggregate id; those whose last event is still to come.
     states: BTreeMap<String, Folded>,
     tally: Tally,
@@ -260,7 +280,7 @@ impl ShardReplay {
     async fn run(mut self, tell: impl Fn(u64)) -> Result<Tally, AuditError> {
         let mut after = 0_i64;
         while after < self.to {
-            let page = self.source.page(self.shard, Range { after, to: self.to }, PAGE).await?;
+            let page = self.source.page(self.shard, Range { after, to: self.to }, self.limits.page).await?;
             self.check_gapless(after, &page)?;
             self.load_begun(&page, after).await?;
             let mut touched = BTreeSet::new();
@@ -272,7 +292,7 @@ impl ShardReplay {
             if self.live == Live::Current {
                 self.compare_finished(&touched).await?;
             }
-            if self.states.len() > STATES_MAX {
+            if self.states.len() > self.limits.states {
                 self.compare_all(after).await?;
             }
             tell(u64::try_from(page.len()).unwrap_or(0));

@@ -1,15 +1,21 @@
 //! `paidonce audit`: what finance and auditors ask.
 
+use std::path::Path;
+
 use clap::{Args, Subcommand};
 
+use crate::config::Environment;
 use crate::exit::Exit;
 
+mod database;
 pub mod explain;
+mod progress;
+pub mod replay;
 
 const EXAMPLES: &str = "\
 Examples:
   paidonce audit explain A-1001           why is this order paid?
-  paidonce audit explain A-1001 --json";
+  paidonce audit replay                   is every live row what the log says?";
 
 /// Arguments of `audit`.
 #[derive(Debug, Args)]
@@ -25,11 +31,14 @@ pub struct AuditArgs {
 pub enum AuditCommand {
     /// The timeline of an order: what came, what was decided, what followed.
     Explain(explain::ExplainArgs),
+    /// Fold the log again and compare it with the live tables, row by row.
+    Replay(replay::ReplayArgs),
 }
 
 /// Runs it.
-pub async fn run(args: AuditArgs) -> anyhow::Result<Exit> {
+pub async fn run(args: AuditArgs, file: Option<&Path>, env: &Environment) -> anyhow::Result<Exit> {
     match args.command {
         AuditCommand::Explain(args) => explain::run(args).await,
+        AuditCommand::Replay(args) => replay::run(args, file, env).await,
     }
 }

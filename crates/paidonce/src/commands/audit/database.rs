@@ -1,0 +1,46 @@
+//! The database that an audit reads, and what its errors mean for a script.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use paidonce_app::audit::report::AuditError;
+use paidonce_store::audit::{AuditSource, connect_postgres, open_sqlite};
+
+use crate::config::{Config, DatabaseUrl, Environment};
+use crate::exit::{Exit, Stop};
+use crate::ledger;
+
+/// Which database; the configuration's otherwise.
+#[derive(Debug, Args)]
+pub struct Database {
+    /// Folder of the embedded database; otherwise DATABASE_URL or the configuration.
+    #[arg(long, value_name = "FOLDER")]
+    pub data_dir: Option<PathBuf>,
+}
+
+impl Database {
+    /// Opens it for reading. Errors: [`Stop`].
+    pub async fn open(&self, file: Option<&Path>, env: &Environment) -> anyhow::Result<Arc<dyn AuditSource>> {
+        let mut config = Config::load(file, env)?.database;
+        if let Some(data_dir) = &self.data_dir {
+            config.url = DatabaseUrl::Sqlite;
+            config.data_dir.clone_from(data_dir);
+        }
+        let source = match &config.url {
+            DatabaseUrl::Sqlite => open_sqlite(&ledger::sqlite_file(&config)).await,
+            DatabaseUrl::Postgres(url) => connect_postgres(url.reveal()).await,
+        };
+        Ok(Arc::from(source.map_err(ledger::stop)?))
+    }
+}
+
+/// What an audit's error means for a script.
+#[must_use]
+pub fn stop(error: AuditError) -> Stop {
+    match error {
+        AuditError::Store(error) => ledger::stop(error),
+        AuditError::Invalid(text) => Stop::usage(text),
+        AuditError::Broken { .. } | AuditError::Internal(_) => Stop { exit: Exit::Failed, text: error.to_string() },
+    }
+}
