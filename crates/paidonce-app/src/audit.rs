@@ -7,12 +7,15 @@
 //! |---|---|
 //! | [`explain`] | the timeline of one order |
 //! | [`replay`] | the log folded again and compared with the live tables ([`compare`]), with sums ([`totals`]) |
+//! | [`verify`] | the hash chain, and the evidence of all money ([`evidence`]) |
 //! | [`as_of`] | up to where an audit looks |
 //! | [`report`] | what audits say |
 
 pub mod as_of;
 mod compare;
+pub mod evidence;
 pub mod explain;
 pub mod replay;
 pub mod report;
 pub mod totals;
+pub mod verify;

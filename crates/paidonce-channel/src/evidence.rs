@@ -15,7 +15,7 @@ pub(crate) fn evidence(
     raw: RawNotification<'_>,
     key_id: String,
 ) -> Evidence {
-    let digest = digest(&headers, raw.body);
+    let digest = evidence_digest(&headers, raw.body);
     Evidence {
         account: account.clone(),
         source,
@@ -37,12 +37,13 @@ pub fn operator_statement(
     stated_at: Timestamp,
 ) -> Evidence {
     let (account, key_id) = (account.clone(), "operator".to_owned());
-    let digest = digest(&headers, &body);
+    let digest = evidence_digest(&headers, &body);
     Evidence { account, source: Source::Operator, headers, body, key_id, received_at: stated_at, digest }
 }
 
-/// Over the headers (name, value, name, value, ...) and then the body.
-fn digest(headers: &[(String, String)], body: &[u8]) -> Digest {
+/// The name of a piece of evidence: over the headers (name, value, name, value, ...) and then the body.
+#[must_use]
+pub fn evidence_digest(headers: &[(String, String)], body: &[u8]) -> Digest {
     let parts = headers.iter().fold(PartsDigest::new("evidence"), |digest, (name, value)| {
         digest.with(name.as_bytes()).with(value.as_bytes())
     });

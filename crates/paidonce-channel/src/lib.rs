@@ -42,7 +42,7 @@ pub mod wxpay;
 
 pub use accounts::OurAccounts;
 pub use channel::{Acknowledgement, ChannelReceiver, RawNotification, VerifyError};
-pub use evidence::operator_statement;
+pub use evidence::{evidence_digest, operator_statement};
 pub use keys::{ConfigProblem, SecretText};
 pub use observation::{Evidence, Fact, Notice, Observation, Source, StrayNotice, Verified, VerifyErrorAfterRecording};
 pub use reading::{payment_fact, refund_fact};

@@ -20,7 +20,7 @@ async fn source(app: &TestApp) -> Arc<dyn AuditSource> {
 }
 
 /// Orders in every state, with repeats, refunds, a surplus and a parked payment.
-async fn history(app: &TestApp) {
+pub(super) async fn history(app: &TestApp) {
     for number in 0..12 {
         let order_no = format!("AUDIT-{number:02}");
         let accounts = if number % 2 == 0 { [WXPAY] } else { [ALIPAY] };
@@ -45,7 +45,7 @@ async fn history(app: &TestApp) {
 }
 
 /// Runs SQL on append-only tables as somebody with the owner's rights would who has no fear of triggers.
-fn tamper(app: &TestApp, sql: &str) {
+pub(super) fn tamper(app: &TestApp, sql: &str) {
     let tables = ["events", "t_order_flow", "t_evidence", "t_seal"];
     match &app.database {
         Database::Postgres(_) => {

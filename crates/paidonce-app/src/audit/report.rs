@@ -3,7 +3,7 @@
 use paidonce_order::ids::Channel;
 use paidonce_order::project::TradeType;
 use paidonce_store::audit::LiveTable;
-use paidonce_store::store::StoreError;
+use paidonce_store::store::{EventRow, StoreError};
 use serde::Serialize;
 
 /// An audit could not be finished: what was read so far proves nothing.
@@ -57,6 +57,28 @@ pub struct Difference {
     pub live: Option<String>,
     /// What the log says; `None`: no such row, or NULL.
     pub derived: Option<String>,
+}
+
+/// Something in the log that is not as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Problem {
+    /// 0..64.
+    pub shard: u16,
+    /// Of the event.
+    pub position: i64,
+    /// order_no or stray id; empty when there is no such event.
+    pub aggregate_id: String,
+    /// One sentence.
+    pub problem: String,
+}
+
+impl Problem {
+    /// Of this event.
+    #[must_use]
+    pub fn at(event: &EventRow, problem: impl Into<String>) -> Self {
+        let aggregate_id = event.aggregate_id.clone();
+        Self { shard: event.shard, position: event.position, aggregate_id, problem: problem.into() }
+    }
 }
 
 /// Money that moved on one day, through one account, in one way.

@@ -11,11 +11,13 @@ mod database;
 pub mod explain;
 mod progress;
 pub mod replay;
+pub mod verify;
 
 const EXAMPLES: &str = "\
 Examples:
   paidonce audit explain A-1001           why is this order paid?
-  paidonce audit replay                   is every live row what the log says?";
+  paidonce audit replay                   is every live row what the log says?
+  paidonce audit verify                   has anybody changed the log, and did the platforms really say that?";
 
 /// Arguments of `audit`.
 #[derive(Debug, Args)]
@@ -33,6 +35,8 @@ pub enum AuditCommand {
     Explain(explain::ExplainArgs),
     /// Fold the log again and compare it with the live tables, row by row.
     Replay(replay::ReplayArgs),
+    /// Follow the hash chain, and hold every movement of money against what the platform signed.
+    Verify(verify::VerifyArgs),
 }
 
 /// Runs it.
@@ -40,5 +44,6 @@ pub async fn run(args: AuditArgs, file: Option<&Path>, env: &Environment) -> any
     match args.command {
         AuditCommand::Explain(args) => explain::run(args).await,
         AuditCommand::Replay(args) => replay::run(args, file, env).await,
+        AuditCommand::Verify(args) => verify::run(args, file, env).await,
     }
 }
