@@ -8,6 +8,7 @@
 //! | [`explain`] | the timeline of one order |
 //! | [`replay`] | the log folded again and compared with the live tables ([`compare`]), with sums ([`totals`]) |
 //! | [`verify`] | the hash chain, and the evidence of all money ([`evidence`]) |
+//! | [`seal`] | signed statements of where the log ends, to be kept outside ([`merkle`]) |
 //! | [`as_of`] | up to where an audit looks |
 //! | [`report`] | what audits say |
 
@@ -15,7 +16,9 @@ pub mod as_of;
 mod compare;
 pub mod evidence;
 pub mod explain;
+pub mod merkle;
 pub mod replay;
 pub mod report;
+pub mod seal;
 pub mod totals;
 pub mod verify;

@@ -63,98 +63,104 @@ on_both! {
         let app = TestApp::start(engine).await;
         history(&app).await;
         assert_eq!(verify(&app, &["--apiv3-key"]).1, Some(0));
-        let places = app.database.texts(
-            "SELECT CAST(shard AS text), CAST(position AS text) FROM events WHERE aggregate_id = 'AUDIT-04' ORDER BY sequence",
-        );
-        let (shard, first, second) = (&places[0][0], &places[0][1], &places[1][1]);
-        let hex = |value: &str| match app.database.engine() {
-            Engine::Sqlite => format!("x'{value}'"),
-            Engine::Postgres => format!("decode('{value}', 'hex')"),
-        };
-        let payload = "replace(CAST(payload AS text), '\"amount_minor\":104', '\"amount_minor\":99')";
-        let payload = match app.database.engine() {
-            Engine::Sqlite => payload.to_owned(),
-            Engine::Postgres => format!("{payload}::json"),
-        };
-        let at = format!("shard = {shard} AND position = {second}");
-        let body = app.database.texts(&format!(
-            "SELECT {} FROM t_evidence WHERE shard = {shard} LIMIT 1",
-            match app.database.engine() {
-                Engine::Sqlite => "hex(body)",
-                Engine::Postgres => "encode(body, 'hex')",
-            }
-        ));
-        for (what, damage, repair, problem) in [
-            (
-                "a hand-edited amount",
-                format!("UPDATE events SET payload = {payload} WHERE {at}"),
-                None,
-                "its hash does not follow from its content",
-            ),
-            (
-                "another hash",
-                format!("UPDATE events SET hash = {} WHERE {at}", hex(&"ab".repeat(32))),
-                None,
-                "its hash does not follow from its content",
-            ),
-            (
-                "a hole",
-                format!("UPDATE events SET position = 99999 WHERE {at}"),
-                Some(format!("UPDATE events SET position = {second} WHERE shard = {shard} AND position = 99999")),
-                "is missing below the head",
-            ),
-            (
-                "a head that names another event",
-                format!("UPDATE t_log_head SET hash = {} WHERE shard = {shard}", hex(&"cd".repeat(32))),
-                None,
-                "is not the event that the head names",
-            ),
-            (
-                "evidence with other bytes",
-                format!("UPDATE t_evidence SET body = {} WHERE shard = {shard}", hex(&"00".repeat(40))),
-                Some(format!("UPDATE t_evidence SET body = {} WHERE shard = {shard}", hex(&body[0][0]))),
-                "its evidence was changed",
-            ),
-        ] {
-            let before = app.database.texts(&format!(
-                "SELECT CAST(payload AS text), {} FROM events WHERE {at}",
-                match app.database.engine() {
-                    Engine::Sqlite => "hex(hash)",
-                    Engine::Postgres => "encode(hash, 'hex')",
-                }
-            ));
-            let head = app.database.texts(&format!(
-                "SELECT {} FROM t_log_head WHERE shard = {shard}",
-                match app.database.engine() {
-                    Engine::Sqlite => "hex(hash)",
-                    Engine::Postgres => "encode(hash, 'hex')",
-                }
-            ));
+        let victim = Victim::find(&app);
+        for (what, damage, problem) in victim.damages() {
             tamper(&app, &damage);
             let (report, code) = verify(&app, &["--apiv3-key"]);
             assert_eq!((code, &report["has_integrity"]), (Some(1), &json!(false)), "{what}: {report}");
             let problems = report["problems"].as_array().expect("problems");
             let is_named = |found: &Value| {
                 found["problem"].as_str().is_some_and(|text| text.contains(problem))
-                    && found["shard"].to_string() == *shard
+                    && found["shard"].as_i64() == Some(victim.shard)
             };
             assert!(problems.iter().any(is_named), "{what}: {report}");
-            tamper(&app, &repair.unwrap_or_else(|| {
-                format!(
-                    "UPDATE events SET payload = '{}', hash = {} WHERE {at}; UPDATE t_log_head SET hash = {} WHERE shard = {shard}",
-                    before[0][0],
-                    hex(&before[0][1]),
-                    hex(&head[0][0])
-                )
-            }));
+            tamper(&app, &victim.repair);
             assert_eq!(verify(&app, &["--apiv3-key"]).1, Some(0), "{what} was repaired");
         }
-        assert!(first < second);
         // Evidence that is gone was removed, as may be done when its time is over: integrity holds, completeness does not.
-        tamper(&app, &format!("DELETE FROM t_evidence WHERE shard = {shard}"));
+        tamper(&app, &format!("DELETE FROM t_evidence WHERE shard = {}", victim.shard));
         let (report, code) = verify(&app, &["--apiv3-key"]);
         assert_eq!((&report["has_integrity"], &report["is_complete"], code), (&json!(true), &json!(false), Some(1)));
         assert!(report["evidence"]["expired"].as_i64() > Some(0), "{report}");
         app.abandon();
+    }
+}
+
+/// An event that gets hurt, and how to heal it.
+struct Victim {
+    engine: Engine,
+    shard: i64,
+    position: i64,
+    repair: String,
+}
+
+impl Victim {
+    fn find(app: &TestApp) -> Self {
+        let engine = app.database.engine();
+        let (hex, payload) = match engine {
+            Engine::Sqlite => (["hex(", ")"], "CAST(payload AS text)"),
+            Engine::Postgres => (["encode(", ", 'hex')"], "CAST(payload AS text)"),
+        };
+        let hex = |column: &str| format!("{}{column}{}", hex[0], hex[1]);
+        let row = app.database.texts(&format!(
+            "SELECT CAST(shard AS text), CAST(position AS text), {payload}, {} FROM events
+             WHERE aggregate_id = 'AUDIT-04' AND event_type = 'PaymentConfirmed'",
+            hex("hash")
+        ));
+        let [shard, position, payload, hash] = row[0].as_slice() else { panic!("{row:?}") };
+        let head = app.database.texts(&format!("SELECT {} FROM t_log_head WHERE shard = {shard}", hex("hash")));
+        let of_digest = app.database.texts(&format!(
+            "SELECT {}, {} FROM t_evidence WHERE shard = {shard}",
+            hex("digest"),
+            hex("body")
+        ));
+        let bodies: String = of_digest
+            .iter()
+            .map(|row| {
+                let (digest, body) = (bytes(engine, &row[0]), bytes(engine, &row[1]));
+                format!("UPDATE t_evidence SET body = {body} WHERE shard = {shard} AND digest = {digest};")
+            })
+            .collect();
+        let repair = format!(
+            "UPDATE events SET position = {position} WHERE shard = {shard} AND position = 99999;
+             UPDATE events SET payload = '{payload}', hash = {} WHERE shard = {shard} AND position = {position};
+             UPDATE t_log_head SET hash = {} WHERE shard = {shard}; {bodies}",
+            bytes(engine, hash),
+            bytes(engine, &head[0][0])
+        );
+        let number = |text: &String| text.parse().expect("a number");
+        Self { engine, shard: number(shard), position: number(position), repair }
+    }
+
+    /// What is done, how, and what is said of it.
+    fn damages(&self) -> [(&'static str, String, &'static str); 5] {
+        let Self { engine, shard, position, .. } = self;
+        let at = format!("shard = {shard} AND position = {position}");
+        let edited = "replace(CAST(payload AS text), '\"amount_minor\":104', '\"amount_minor\":99')";
+        let json = if *engine == Engine::Postgres { "::json" } else { "" };
+        let of = |byte: &str, count: usize| bytes(*engine, &byte.repeat(count));
+        let no_chain = "its hash does not follow from its content";
+        [
+            ("a hand-edited amount", format!("UPDATE events SET payload = {edited}{json} WHERE {at}"), no_chain),
+            ("another hash", format!("UPDATE events SET hash = {} WHERE {at}", of("ab", 32)), no_chain),
+            ("a hole", format!("UPDATE events SET position = 99999 WHERE {at}"), "is missing below the head"),
+            (
+                "a head that names another event",
+                format!("UPDATE t_log_head SET hash = {} WHERE shard = {shard}", of("cd", 32)),
+                "is not the event that the head names",
+            ),
+            (
+                "evidence with other bytes",
+                format!("UPDATE t_evidence SET body = {} WHERE shard = {shard}", of("00", 40)),
+                "its evidence was changed",
+            ),
+        ]
+    }
+}
+
+fn bytes(engine: Engine, hex: &str) -> String {
+    match engine {
+        Engine::Sqlite => format!("x'{hex}'"),
+        Engine::Postgres => format!("decode('{hex}', 'hex')"),
     }
 }

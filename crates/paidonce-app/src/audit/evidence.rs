@@ -294,7 +294,22 @@ impl OrderFacts {
             OrderEvent::PaymentParked(fact) => Stated::Payment(fact),
             OrderEvent::RefundParked(fact) | OrderEvent::RefundNumberTaken { fact, .. } => Stated::Refund(fact),
             OrderEvent::ProfitShareParked(fact) => Stated::Share(fact),
-            _other => return,
+            OrderEvent::PaymentConfirmed(_)
+            | OrderEvent::SurplusPaymentRecorded { .. }
+            | OrderEvent::SurplusAccepted { .. }
+            | OrderEvent::RefundRequested { .. }
+            | OrderEvent::RefundConfirmed { .. }
+            | OrderEvent::RefundFailed { .. }
+            | OrderEvent::RefundStalled { .. }
+            | OrderEvent::RefundSplit { .. }
+            | OrderEvent::ProfitShareConfirmed(_)
+            | OrderEvent::ProfitShareReturned(_)
+            | OrderEvent::ProfitShareFollowed { .. }
+            | OrderEvent::AttemptClosed(_)
+            | OrderEvent::OrderClosed { .. }
+            | OrderEvent::FactConflicted(_)
+            | OrderEvent::FactFlagged(_)
+            | OrderEvent::ItemResolved { .. } => return,
         };
         let evidence = metadata_of(row).ok().and_then(|metadata| evidence_of(&metadata));
         self.parked.extend(evidence.map(|digest| (parked, digest)));

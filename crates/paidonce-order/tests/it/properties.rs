@@ -248,11 +248,11 @@ fn chaos() -> impl Strategy<Value = Vec<OrderCommand>> {
     };
     // Only Alipay states totals.
     let trade_with_totals = || prop::sample::select(vec![(ALI, "2025010822001"), (ALI, "2025010822002")]);
-    let number = || prop::sample::select(vec!["R1", "R2", "R3", "2025010822001", "2025010812345678"]);
+    // One spelling of the alias: a figure beyond the payment is flagged once for each message, and two spellings are two.
+    let number = || prop::sample::select(vec!["R1", "R2", "R3", "2025010822001"]);
     // A channel that has failed a refund for good does not name it in a total, and the other way round: an older total
     // leaves no trace, so that contradiction could not be told from a repeat.
     let failing = || prop::sample::select(vec!["F1", "R3"]);
-    // One spelling of the alias: a total beyond the payment is flagged once for each message, and both spellings are two.
     let totalled = || prop::sample::select(vec!["R1", "R2", "2025010822001"]);
     let fen = || prop::sample::select(vec![0_i64, 1, 50, 100, 5000, 8888, 9000, i64::MAX]);
     let one = prop_oneof![
