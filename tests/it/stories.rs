@@ -6,6 +6,7 @@
 mod alipay_certificates;
 mod audit;
 mod audit_replay;
+mod audit_seal;
 mod audit_verify;
 mod bad_input;
 mod combine_calls;

@@ -20,5 +20,6 @@ pub mod merkle;
 pub mod replay;
 pub mod report;
 pub mod seal;
+mod sealed;
 pub mod totals;
 pub mod verify;

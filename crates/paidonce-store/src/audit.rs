@@ -149,6 +149,25 @@ pub async fn connect_postgres(url: &str) -> Result<Box<dyn AuditSource>, StoreEr
     Ok(Box::new(PostgresAudit::connect(url).await?))
 }
 
+/// Adds a seal to the embedded ledger in this file, beside a running server.
+///
+/// Errors: [`StoreError::Invalid`] when there is a seal of this number.
+pub async fn append_seal_sqlite(path: &Path, seal: &SealRow) -> Result<(), StoreError> {
+    crate::sqlite::audit::append_seal(path, seal).await
+}
+
+/// Adds a seal, with the rights of the service.
+///
+/// Errors: [`StoreError::Invalid`] when there is a seal of this number.
+pub async fn append_seal_postgres(url: &str, seal: &SealRow) -> Result<(), StoreError> {
+    crate::postgres::audit::append_seal(url, seal).await
+}
+
+/// Somebody else was quicker.
+pub(crate) fn seal_taken(seal: &SealRow) -> StoreError {
+    StoreError::Invalid(format!("seal {} was written meanwhile by somebody else: try again", seal.seal_no))
+}
+
 /// Columns of [`order`].
 pub(crate) fn order_columns() -> String {
     format!("{}, create_time, update_time, shard", rows::ORDER)

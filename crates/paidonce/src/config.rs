@@ -9,6 +9,7 @@
 //! | reading a table | `section` |
 //! | secrets from values, files, variables | [`secret`] |
 //! | `[[wxpay]]`, `[[alipay]]` | [`accounts`] |
+//! | `[audit]` | [`audit`] |
 //! | `[channel_calls]`, `[surplus]`, `[sandbox]` | [`calls`] |
 //! | `[[tokens]]`, `[secrets]`, `[effects]`, `[[subscribers]]` | [`doors`] |
 
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 pub mod accounts;
+pub mod audit;
 pub mod calls;
 pub mod document;
 pub mod doors;
@@ -27,6 +29,7 @@ mod section;
 mod tests;
 
 pub use accounts::AccountsConfig;
+pub use audit::AuditConfig;
 pub use calls::{ChannelCallsConfig, SurplusConfig};
 pub use document::{Environment, Problem, Problems};
 pub use doors::{EffectsConfig, SigningSecrets};
@@ -75,6 +78,8 @@ pub struct Config {
     pub channel_calls: ChannelCallsConfig,
     /// What becomes of payments that settle nothing.
     pub surplus: SurplusConfig,
+    /// Seals.
+    pub audit: AuditConfig,
     /// Whose money it is: the platforms', or that of `paidonce sandbox`.
     pub money: paidonce_http::Money,
     /// Put into `t_subscriber` at start.
@@ -163,6 +168,7 @@ impl Config {
             effects: doors::read_effects(&root.section("effects")),
             channel_calls: calls::read_calls(&root.section("channel_calls")),
             surplus: calls::read_surplus(&root.section("surplus")),
+            audit: audit::read(&root.section("audit")),
             money,
             subscribers: doors::read_subscribers(&root.sections("subscribers"), &secrets),
             secrets,

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`cli`] (what can be asked), [`config`] (what can be told), [`ledger`] and [`running`] (what is wired), the
 //! [`commands`] (a subcommand a file) with [`client`] and [`table`], [`exit`] (what a script sees), [`telemetry`],
-//! [`shutdown`], [`open_files`].
+//! [`shutdown`], [`open_files`], [`sealing`].
 
 use std::process::ExitCode;
 
@@ -16,6 +16,7 @@ pub mod exit;
 pub mod ledger;
 pub mod open_files;
 pub mod running;
+pub mod sealing;
 pub mod shutdown;
 pub mod table;
 pub mod telemetry;

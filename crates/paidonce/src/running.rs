@@ -29,6 +29,7 @@ use tokio::task::JoinHandle;
 use crate::config::{Config, EffectsConfig};
 use crate::ledger::{self, OpenPlan};
 use crate::open_files;
+use crate::sealing;
 
 /// How long a call to a platform waits for its turn.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(3);
@@ -43,6 +44,7 @@ pub struct Running {
     secrets: Arc<Secrets>,
     relays: JoinHandle<()>,
     keys: JoinHandle<()>,
+    seals: JoinHandle<()>,
     refreshed: watch::Sender<Vec<AccountRef>>,
     stop: watch::Sender<bool>,
 }
@@ -80,11 +82,13 @@ impl Running {
         let (stop, stopped) = watch::channel(false);
         let (refreshed, accounts) = watch::channel(config.accounts.refreshed.clone());
         let keys = tokio::spawn(key_refresh::refresh_for_ever(client, accounts, stopped.clone()));
+        let sealing = (config.database.clone(), config.audit.clone(), app.clock().clone());
+        let seals = tokio::spawn(sealing::seal_for_ever(sealing.0, sealing.1, sealing.2, stopped.clone()));
         let relays = match calls_run() {
             CallsRun::InBackground => tokio::spawn(relays.run(stopped)),
             CallsRun::ByHand => tokio::spawn(relays.deliveries.run(stopped)),
         };
-        Ok(Self { store, app, server, secrets, relays, keys, refreshed, stop })
+        Ok(Self { store, app, server, secrets, relays, keys, seals, refreshed, stop })
     }
 
     /// Where it listens, with the real port.
@@ -135,7 +139,7 @@ impl Running {
         // Nobody receives when both have ended before; then there is nothing to stop.
         self.stop.send_replace(true);
         self.server.shutdown().await;
-        for ended in [self.relays.await, self.keys.await] {
+        for ended in [self.relays.await, self.keys.await, self.seals.await] {
             if let Err(error) = ended {
                 tracing::error!(%error, "a worker ended in a panic; what it had claimed is tried again after its lease");
             }

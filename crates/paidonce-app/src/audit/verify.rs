@@ -1,15 +1,16 @@
-//! Verify: the hash chain of every shard, from its first event or from a seal, and the evidence of all money (promises P5, P8).
+//! Verify: the hash chain of every shard, the seals, and the evidence of all money (promises P5, P8).
 //!
 //! | what | a problem when |
 //! |---|---|
 //! | contiguity | a position is missing below the head |
 //! | chain | an event's hash does not follow from its content and the hash before |
 //! | head | the last event is not the one that the head names |
+//! | seals | the signature is not of the key, a root, count or sum is another, the log does not go through the heads |
 //! | evidence | the signed bytes do not verify, or say something else than the event |
 //!
 //! Two verdicts: integrity (nothing was changed) and completeness (everything could be looked at).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,6 +25,8 @@ use serde::Serialize;
 use super::evidence::{Checked, Depth, EvidenceCheck, EvidenceCounts};
 use super::replay::SHARDS_AT_ONCE;
 use super::report::{AuditError, OnProgress, Problem, Progress};
+use super::seal::{OutsideSeal, PublicKey};
+use super::sealed::{Kept, Mark, Ranges, SealCounts, Seals, ShardRange};
 
 /// Events in a page.
 const PAGE: u32 = 4_096;
@@ -33,8 +36,10 @@ pub const PROBLEMS_MAX: usize = 1_000;
 /// What to verify.
 #[derive(Debug, Clone, Default)]
 pub struct VerifyPlan {
-    /// Behind which events: the heads of a seal that is trusted. Empty: from the first.
-    pub from: Vec<Head>,
+    /// Who signs the seals. `None`: their signatures can't be checked, and the verdict is not complete when there are any.
+    pub seal_key: Option<PublicKey>,
+    /// Seals that were kept outside.
+    pub outside: Vec<OutsideSeal>,
     /// How far evidence is looked at.
     pub depth: Depth,
     /// Whose keys verify it.
@@ -45,7 +50,7 @@ pub struct VerifyPlan {
 /// before; what could not be looked at makes `is_complete` false.
 #[derive(Debug, Clone, Serialize)]
 pub struct VerifyReport {
-    /// Events that the heads say there are, behind where it began.
+    /// Events that the heads say there are.
     pub events_expected: u64,
     /// Events that were verified.
     pub events: u64,
@@ -53,6 +58,8 @@ pub struct VerifyReport {
     pub shards: u64,
     /// Events that move money, by what their evidence proves.
     pub evidence: EvidenceCounts,
+    /// Signed statements of where the log ended.
+    pub seals: SealCounts,
     /// At most [`PROBLEMS_MAX`].
     pub problems: Vec<Problem>,
     /// All of them.
@@ -72,15 +79,6 @@ impl VerifyReport {
     pub const fn is_proof(&self) -> bool {
         self.has_integrity && self.is_complete
     }
-
-    /// Adds a problem that was found elsewhere, for example in a seal.
-    pub fn add_problem(&mut self, problem: Problem) {
-        self.problems_total = self.problems_total.saturating_add(1);
-        self.has_integrity = false;
-        if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(problem);
-        }
-    }
 }
 
 /// Verifies. Errors: [`AuditError`]; then nothing is proven.
@@ -90,24 +88,23 @@ pub async fn verify(
     on_progress: OnProgress,
 ) -> Result<VerifyReport, AuditError> {
     let heads = source.heads().await?;
-    let begin = |shard: u16| plan.from.iter().find(|head| head.shard == shard);
-    let mut found = Found::default();
+    let mut seals = Seals::load(source.as_ref(), plan.seal_key.as_ref()).await?;
+    let outside = seals.compare(&plan.outside, plan.seal_key.as_ref());
     let (mut tasks, mut total) = (Vec::new(), 0_u64);
     for head in &heads {
-        let (after, previous) = begin(head.shard).map_or((0, GENESIS), |begin| (begin.position, begin.hash));
-        if after > head.position {
-            let problem = format!("the seal ends here, but the log ends at {}: events are lost", head.position);
-            found.add(Problem { shard: head.shard, position: after, aggregate_id: String::new(), problem });
-            continue;
-        }
-        total = total.saturating_add(u64::try_from(head.position.saturating_sub(after)).unwrap_or(0));
+        total = total.saturating_add(u64::try_from(head.position).unwrap_or(0));
+        let of_shard = outside.iter().filter(|(shard, _)| *shard == head.shard).map(|(_, mark)| mark.clone());
+        let mut marks: Vec<Mark> = seals.marks(head.shard).into_iter().chain(of_shard).collect();
+        marks.sort_by_key(|mark| mark.position);
         let evidence = EvidenceCheck {
             source: Arc::clone(&source),
             accounts: plan.accounts.clone(),
             depth: plan.depth,
             to: head.position,
         };
-        tasks.push(ShardVerify { head: head.clone(), after, previous, evidence, found: Found::default() });
+        let (head, ranges) = (head.clone(), Ranges::default());
+        let marks = marks.into();
+        tasks.push(ShardVerify { head, after: 0, previous: GENESIS, evidence, marks, ranges, found: Found::default() });
     }
     let shards = heads.iter().filter(|head| head.position > 0).count();
     let seen = Arc::new(AtomicU64::new(0));
@@ -122,11 +119,17 @@ pub async fn verify(
         }
     });
     let mut running = futures_util::stream::iter(tasks).buffer_unordered(SHARDS_AT_ONCE);
+    let (mut found, mut ranges) = (Found::default(), BTreeMap::new());
     while let Some(of_shard) = running.next().await {
-        found.merge(of_shard?);
+        let (shard, of_shard, done) = of_shard?;
+        found.merge(of_shard);
+        ranges.insert(shard, done);
     }
     drop(running);
-    Ok(found.report(total, u64::try_from(shards).unwrap_or(0), heads))
+    seals.judge(&ranges);
+    std::mem::take(&mut seals.problems).into_iter().for_each(|problem| found.add(problem));
+    let shards = u64::try_from(shards).unwrap_or(0);
+    Ok(found.report(total, (shards, seals.counts), heads))
 }
 
 #[derive(Debug, Default)]
@@ -153,7 +156,7 @@ impl Found {
         other.problems.into_iter().for_each(|problem| self.add(problem));
     }
 
-    fn report(self, expected: u64, shards: u64, heads: Vec<Head>) -> VerifyReport {
+    fn report(self, expected: u64, (shards, seals): (u64, SealCounts), heads: Vec<Head>) -> VerifyReport {
         let kept = u64::try_from(self.problems.len()).unwrap_or(u64::MAX);
         let problems_total = kept.saturating_add(self.beyond);
         VerifyReport {
@@ -161,10 +164,11 @@ impl Found {
             events: self.events,
             shards,
             evidence: self.evidence,
+            seals,
             problems: self.problems.into_iter().collect(),
             problems_total,
             has_integrity: problems_total == 0 && self.events == expected,
-            is_complete: self.events == expected && self.evidence.is_complete(),
+            is_complete: self.events == expected && self.evidence.is_complete() && seals.no_key == 0,
             heads,
         }
     }
@@ -177,12 +181,16 @@ struct ShardVerify {
     /// The hash there.
     previous: paidonce_order::ids::Digest,
     evidence: EvidenceCheck,
+    /// Where seals say that the shard ended, in the order of positions.
+    marks: VecDeque<Mark>,
+    ranges: Ranges,
     found: Found,
 }
 
 impl ShardVerify {
-    async fn run(mut self, tell: impl Fn(u64)) -> Result<Found, AuditError> {
+    async fn run(mut self, tell: impl Fn(u64)) -> Result<(u16, Found, Vec<ShardRange>), AuditError> {
         let (shard, to) = (self.head.shard, self.head.position);
+        self.pass_marks();
         while self.after < to {
             let page = self.evidence.source.page(shard, Range { after: self.after, to }, PAGE).await?;
             let good = self.follow(&page);
@@ -191,7 +199,7 @@ impl ShardVerify {
             problems.into_iter().for_each(|problem| self.found.add(problem));
             tell(u64::try_from(good).unwrap_or(0));
             if good < page.len() || page.is_empty() {
-                return Ok(self.found);
+                return Ok((shard, self.found, self.ranges.done));
             }
         }
         if self.previous != self.head.hash {
@@ -199,7 +207,25 @@ impl ShardVerify {
             let aggregate_id = String::new();
             self.found.add(Problem { shard, position: to, aggregate_id, problem });
         }
-        Ok(self.found)
+        for mark in std::mem::take(&mut self.marks) {
+            let problem = format!("{} ends here, but the log ends at {to}: events are lost", mark.name);
+            self.found.add(Problem { shard, position: mark.position, aggregate_id: String::new(), problem });
+        }
+        Ok((shard, self.found, self.ranges.done))
+    }
+
+    /// The log must be where the seals said that it was.
+    fn pass_marks(&mut self) {
+        while let Some(mark) = self.marks.pop_front_if(|mark| mark.position <= self.after) {
+            if mark.hash != self.previous {
+                let problem = format!("is not the event that {} names: the log was rewritten", mark.name);
+                let (shard, position) = (self.head.shard, mark.position);
+                self.found.add(Problem { shard, position, aggregate_id: String::new(), problem });
+            }
+            if mark.kept == Kept::Inside {
+                self.ranges.end();
+            }
+        }
     }
 
     /// Follows the chain; how many events of the page it holds for. Behind a break nothing can be said.
@@ -219,6 +245,8 @@ impl ShardVerify {
             }
             self.previous = event.hash;
             self.after = event.position;
+            self.ranges.add(event);
+            self.pass_marks();
             self.found.events = self.found.events.saturating_add(1);
         }
         if page.is_empty() {

@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use paidonce_order::ids::Digest;
 use paidonce_order::timestamp::Timestamp;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, PgPool};
+use sqlx::{ConnectOptions, Connection, PgPool};
 
 use super::append::shard_column;
+use super::connect::service_connection;
 use super::migrate;
 use crate::audit::{
     self, AuditSource, EVIDENCE, KEY, LiveRows, LiveTable, Range, STRANGERS_PAGE, SealRow, StrangersPage,
@@ -38,6 +39,27 @@ impl PostgresAudit {
         migrate::require(&pool).await?;
         Ok(Self { pool })
     }
+}
+
+/// One row, with the rights of the service.
+pub(crate) async fn append_seal(url: &str, seal: &SealRow) -> Result<(), StoreError> {
+    let mut connection = service_connection(url).await?;
+    let inserted =
+        sqlx::query("INSERT INTO t_seal (seal_no, body, signature, created_at) VALUES ($1, $2::text::json, $3, $4)")
+            .bind(seal.seal_no)
+            .bind(&seal.body)
+            .bind(&seal.signature)
+            .bind(seal.created_at.to_datetime())
+            .execute(&mut connection)
+            .await;
+    let done = match inserted {
+        Err(error) if error.as_database_error().is_some_and(|it| it.is_unique_violation()) => {
+            Err(audit::seal_taken(seal))
+        }
+        other => other.map(|_| ()).map_err(read_error),
+    };
+    connection.close().await.map_err(read_error)?;
+    done
 }
 
 fn digest_column(digests: &[Digest]) -> Vec<Vec<u8>> {

@@ -5,8 +5,8 @@ use std::path::Path;
 use async_trait::async_trait;
 use paidonce_order::ids::Digest;
 use paidonce_order::timestamp::Timestamp;
-use sqlx::SqlitePool;
 use sqlx::sqlite::SqlitePoolOptions;
+use sqlx::{ConnectOptions, Connection, SqlitePool};
 
 use super::{connect, migrate};
 use crate::audit::{
@@ -38,6 +38,30 @@ impl SqliteAudit {
         drop(connection);
         Ok(Self { pool })
     }
+}
+
+/// One row, in a tx of its own; the server's writer waits for it, or it for the writer.
+pub(crate) async fn append_seal(path: &Path, seal: &SealRow) -> Result<(), StoreError> {
+    let settings = connect::settings(path, Durability::Full).create_if_missing(false);
+    let mut connection = settings.connect().await.map_err(read_error)?;
+    migrate::require(&mut connection).await?;
+    let inserted = sqlx::query("INSERT INTO t_seal (seal_no, body, signature, created_at) VALUES ($1, $2, $3, $4)")
+        .bind(seal.seal_no)
+        .bind(&seal.body)
+        .bind(&seal.signature)
+        .bind(seal.created_at.as_micros())
+        .execute(&mut connection)
+        .await;
+    let done = match inserted {
+        Err(error) if is_taken(&error) => Err(audit::seal_taken(seal)),
+        other => other.map(|_| ()).map_err(read_error),
+    };
+    connection.close().await.map_err(read_error)?;
+    done
+}
+
+fn is_taken(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
 }
 
 /// A list as one value.

@@ -11,6 +11,7 @@ mod database;
 pub mod explain;
 mod progress;
 pub mod replay;
+pub mod seal;
 pub mod verify;
 
 const EXAMPLES: &str = "\
@@ -35,6 +36,8 @@ pub enum AuditCommand {
     Explain(explain::ExplainArgs),
     /// Fold the log again and compare it with the live tables, row by row.
     Replay(replay::ReplayArgs),
+    /// Sign a statement of where the log ends, to be kept outside of it.
+    Seal(seal::SealArgs),
     /// Follow the hash chain, and hold every movement of money against what the platform signed.
     Verify(verify::VerifyArgs),
 }
@@ -44,6 +47,7 @@ pub async fn run(args: AuditArgs, file: Option<&Path>, env: &Environment) -> any
     match args.command {
         AuditCommand::Explain(args) => explain::run(args).await,
         AuditCommand::Replay(args) => replay::run(args, file, env).await,
+        AuditCommand::Seal(args) => seal::run(args, file, env).await,
         AuditCommand::Verify(args) => verify::run(args, file, env).await,
     }
 }

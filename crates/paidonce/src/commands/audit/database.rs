@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use paidonce_app::audit::report::AuditError;
-use paidonce_store::audit::{AuditSource, connect_postgres, open_sqlite};
+use paidonce_store::audit::AuditSource;
 
-use crate::config::{Config, DatabaseUrl, Environment};
+use crate::config::{Config, DatabaseConfig, DatabaseUrl, Environment};
 use crate::exit::{Exit, Stop};
 use crate::ledger;
+use crate::sealing::open_source;
 
 /// Which database; the configuration's otherwise.
 #[derive(Debug, Args)]
@@ -22,16 +23,18 @@ pub struct Database {
 impl Database {
     /// Opens it for reading. Errors: [`Stop`].
     pub async fn open(&self, file: Option<&Path>, env: &Environment) -> anyhow::Result<Arc<dyn AuditSource>> {
-        let mut config = Config::load(file, env)?.database;
+        let database = self.of(Config::load(file, env)?.database);
+        Ok(open_source(&database).await.map_err(ledger::stop)?)
+    }
+
+    /// The configured one, or the one that was named.
+    #[must_use]
+    pub fn of(&self, mut database: DatabaseConfig) -> DatabaseConfig {
         if let Some(data_dir) = &self.data_dir {
-            config.url = DatabaseUrl::Sqlite;
-            config.data_dir.clone_from(data_dir);
+            database.url = DatabaseUrl::Sqlite;
+            database.data_dir.clone_from(data_dir);
         }
-        let source = match &config.url {
-            DatabaseUrl::Sqlite => open_sqlite(&ledger::sqlite_file(&config)).await,
-            DatabaseUrl::Postgres(url) => connect_postgres(url.reveal()).await,
-        };
-        Ok(Arc::from(source.map_err(ledger::stop)?))
+        database
     }
 }
 
