@@ -24,7 +24,7 @@ vectors DIR:
 cases DIR:
     PAIDONCE_CASES={{DIR}} cargo test -p paidonce-tests --test it -- cases --nocapture
 
-# Notifications signed by other people's code (needs python3 with venv, node and npm).
+# Notifications signed by other people's code (needs python3 with venv, node, npm and hledger).
 interop:
     cargo build -p paidonce-tests --bin paidonce-under-test
     tests/interop/run target/debug/paidonce-under-test

@@ -3,6 +3,7 @@
 WeChat Pay: sealed by PyPI `cryptography`, signed and independently checked by PyPI `wechatpayv3`.
 Alipay: signed and independently checked by npm `alipay-sdk` (alipay.js beside this file).
 The sandbox: judged by the same two (sandbox.py beside this file).
+The books: judged by hledger and beancount (books.py beside this file).
 All keys are test keys, made for one run.
 """
 
@@ -22,6 +23,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+import books
 import sandbox
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -412,6 +414,7 @@ def main():
         try:
             Wxpay(ledger, checks, keys).run()
             alipay.run()
+            books.run(program, Path(folder), checks)
             sandbox.run(program, checks, alipay.ask)
         finally:
             alipay.stop()

@@ -5,6 +5,7 @@
 
 mod alipay_certificates;
 mod audit;
+mod audit_export;
 mod audit_replay;
 mod audit_seal;
 mod audit_verify;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use paidonce_app::audit::replay::{ReplayLimits, ReplayPlan, replay};
+use paidonce_app::audit::replay::{ReplayPlan, replay};
+use paidonce_app::audit::walk::WalkLimits;
 use paidonce_store::audit::{AuditSource, connect_postgres, open_sqlite};
 use paidonce_tests::app::{TestApp, shop_request};
 use paidonce_tests::database::{Database, Engine};
@@ -108,10 +109,10 @@ on_both! {
         let source = source(&app).await;
         let plan = |limits| ReplayPlan { limits, ..ReplayPlan::default() };
         let nothing = Arc::new(|_| {});
-        let usual = replay(Arc::clone(&source), &plan(ReplayLimits::default()), nothing.clone()).await.expect("a report");
+        let usual = replay(Arc::clone(&source), &plan(WalkLimits::default()), nothing.clone()).await.expect("a report");
         assert!(usual.is_proof(), "{usual:?}");
         for (page, states) in [(1, 0), (2, 1), (3, 0), (1_000, 0)] {
-            let tight = plan(ReplayLimits { page, states });
+            let tight = plan(WalkLimits { page, states });
             let report = replay(Arc::clone(&source), &tight, nothing.clone()).await.expect("a report");
             assert!(report.is_proof(), "{page} {states}: {report:?}");
             assert_eq!((report.events, report.flows, &report.totals), (usual.events, usual.flows, &usual.totals));

@@ -5,19 +5,19 @@
 //! |---|---|---|
 //! | heads | captured first: what is committed later belongs to the next replay | 64 rows |
 //! | each shard, in position order | pages in short reads; a missing position stops everything | a page |
-//! | fold | an order is kept until its events reach the version of its live row, then compared and let go | at most [`STATES_MAX`] orders a shard; beyond, orders are compared at once and read again when they come up |
+//! | fold | an order is kept until its events reach the version of its live row, then compared and let go | at most as many orders as [`WalkLimits`] says; beyond, they are compared at once and read again when they come up |
 //! | rows without events | each table by primary key | a page |
 //!
 //! Beside a running server: an order that has moved past the captured head is read up to its live row before it is compared.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::StreamExt;
 use paidonce_order::ids::{OrderNo, shard_of};
 use paidonce_store::audit::{AuditSource, IDS_MAX, LiveTable, Range};
-use paidonce_store::rebuild::{Folded, RebuildError};
+use paidonce_store::rebuild::Folded;
 use paidonce_store::store::{EventRow, Head};
 use serde::Serialize;
 
@@ -25,11 +25,8 @@ use super::as_of::AsOf;
 use super::compare::{self, LiveOrder};
 use super::report::{AuditError, Difference, OnProgress, Progress, Total};
 use super::totals::{Days, Totals};
+use super::walk::{Walk, WalkLimits, ids_of};
 
-/// Events in a page.
-const PAGE: u32 = 4_096;
-/// Orders of a shard that are kept at once.
-pub const STATES_MAX: usize = 10_000;
 /// Differences that are kept; all are counted.
 pub const DIFFERENCES_MAX: usize = 1_000;
 /// Shards that are replayed at once: one decodes while another waits for the database.
@@ -45,22 +42,7 @@ pub struct ReplayPlan {
     /// Only this order.
     pub order: Option<OrderNo>,
     /// What is held in memory.
-    pub limits: ReplayLimits,
-}
-
-/// What a replay holds in memory for each of [`SHARDS_AT_ONCE`] shards.
-#[derive(Debug, Clone, Copy)]
-pub struct ReplayLimits {
-    /// Events in a page.
-    pub page: u32,
-    /// Orders that are kept until their last event.
-    pub states: usize,
-}
-
-impl Default for ReplayLimits {
-    fn default() -> Self {
-        Self { page: PAGE, states: STATES_MAX }
-    }
+    pub limits: WalkLimits,
 }
 
 /// What a replay found. Guarantees: `is_equal` and `is_complete` both true only if every event up to the bounds was read,
@@ -118,16 +100,8 @@ pub async fn replay(
     let total: u64 = bounds.iter().map(|bound| u64::try_from(bound.position).unwrap_or(0)).sum();
     let seen = Arc::new(AtomicU64::new(0));
     let tasks = bounds.iter().filter(|bound| bound.position > 0).map(|bound| {
-        let shard = ShardReplay {
-            source: Arc::clone(&source),
-            shard: bound.shard,
-            to: bound.position,
-            live,
-            days: plan.days,
-            limits: plan.limits,
-            states: BTreeMap::new(),
-            tally: Tally::default(),
-        };
+        let walk = Walk::new(Arc::clone(&source), (bound.shard, bound.position), plan.limits);
+        let shard = ShardReplay { walk, live, days: plan.days, tally: Tally::default() };
         let (seen, on_progress) = (Arc::clone(&seen), Arc::clone(&on_progress));
         let tell = move |events: u64| {
             let events = seen.fetch_add(events, Ordering::Relaxed).saturating_add(events);
@@ -157,18 +131,16 @@ async fn one_order(
 ) -> Result<ReplayReport, AuditError> {
     let shard = shard_of(order_no.as_str());
     let to = bounds.iter().find(|bound| bound.shard == shard).map_or(0, |bound| bound.position);
-    let days = plan.days;
-    let (states, tally) = (BTreeMap::new(), Tally::default());
-    let limits = plan.limits;
-    let mut of_shard = ShardReplay { source, shard, to, live, days, limits, states, tally };
+    let walk = Walk::new(source, (shard, to), plan.limits);
+    let mut of_shard = ShardReplay { walk, live, days: plan.days, tally: Tally::default() };
     let ids = [order_no.to_string()];
-    let events = of_shard.source.events_of(shard, &ids, Range { after: 0, to }).await?;
+    let events = of_shard.walk.source.events_of(shard, &ids, Range { after: 0, to }).await?;
     if events.is_empty() {
         return Err(AuditError::Invalid(format!("order {order_no} has no event up to {}", plan.as_of)));
     }
     let expected = u64::try_from(events.len()).unwrap_or(u64::MAX);
     for event in &events {
-        of_shard.fold(event, Counted::Yes)?;
+        of_shard.fold(event)?;
     }
     of_shard.compare_all(to).await?;
     Ok(of_shard.tally.report(plan, expected, live))
@@ -199,13 +171,6 @@ enum Live {
     Past,
 }
 
-/// Whether an event counts for the sums: not when it is read a second time, or lies behind the bounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Counted {
-    Yes,
-    No,
-}
-
 #[derive(Debug, Default)]
 struct Tally {
     events: u64,
@@ -232,6 +197,20 @@ impl Tally {
         }
         self.totals.merge(other.totals);
         other.differences.into_iter().for_each(|difference| self.add_difference(difference));
+    }
+
+    fn count(&mut self, event: &EventRow, folded: &Folded, ((flows, keys), days): ((usize, usize), Days)) {
+        self.events = self.events.saturating_add(1);
+        if event.sequence == 1 {
+            let begun = if folded.order.is_some() { &mut self.orders } else { &mut self.strays };
+            *begun = begun.saturating_add(1);
+        }
+        for flow in folded.flows.iter().skip(flows) {
+            self.flows = self.flows.saturating_add(1);
+            self.totals.add(&flow.row, days);
+        }
+        let more = u64::try_from(folded.keys.len().saturating_sub(keys)).unwrap_or(0);
+        self.keys = self.keys.saturating_add(more);
     }
 
     fn add_difference(&mut self, difference: Difference) {
@@ -264,125 +243,48 @@ impl Tally {
 }
 
 struct ShardReplay {
-    source: Arc<dyn AuditSource>,
-    shard: u16,
-    /// The bound.
-    to: i64,
+    walk: Walk,
     live: Live,
     days: Days,
-    limits: ReplayLimits,
-    /// By aggregate id; those whose last event is still to come.
-    states: BTreeMap<String, Folded>,
     tally: Tally,
 }
 
 impl ShardReplay {
     async fn run(mut self, tell: impl Fn(u64)) -> Result<Tally, AuditError> {
-        let mut after = 0_i64;
-        while after < self.to {
-            let page = self.source.page(self.shard, Range { after, to: self.to }, self.limits.page).await?;
-            self.check_gapless(after, &page)?;
-            self.load_begun(&page, after).await?;
-            let mut touched = BTreeSet::new();
+        while let Some(page) = self.walk.next().await? {
             for event in &page {
-                self.fold(event, Counted::Yes)?;
-                touched.insert(event.aggregate_id.clone());
+                self.fold(event)?;
             }
-            after = page.last().map_or(after, |event| event.position);
             if self.live == Live::Current {
-                self.compare_finished(&touched).await?;
+                self.compare_finished(&ids_of(&page)).await?;
             }
-            if self.states.len() > self.limits.states {
-                self.compare_all(after).await?;
+            if self.walk.is_full() {
+                self.compare_all(self.walk.after).await?;
             }
             tell(u64::try_from(page.len()).unwrap_or(0));
         }
-        self.compare_all(self.to).await?;
+        self.compare_all(self.walk.to).await?;
         Ok(self.tally)
     }
 
-    fn broken(&self, position: i64, problem: impl Into<String>) -> AuditError {
-        AuditError::Broken { shard: self.shard, position, problem: problem.into() }
-    }
-
-    /// Every position is there, in order, and time does not run backwards.
-    fn check_gapless(&self, after: i64, page: &[EventRow]) -> Result<(), AuditError> {
-        let mut last: Option<&EventRow> = None;
-        for (event, expected) in page.iter().zip(after.saturating_add(1)..) {
-            if event.position != expected {
-                return Err(self.broken(expected, format!("is missing below the head at {}", self.to)));
-            }
-            if last.is_some_and(|last| last.recorded_at > event.recorded_at) {
-                return Err(self.broken(expected, "was recorded before the one before it"));
-            }
-            last = Some(event);
-        }
-        if page.is_empty() {
-            return Err(self.broken(after.saturating_add(1), format!("is missing below the head at {}", self.to)));
-        }
+    fn fold(&mut self, event: &EventRow) -> Result<(), AuditError> {
+        let known = self.walk.get(&event.aggregate_id).map_or((0, 0), |it| (it.flows.len(), it.keys.len()));
+        let folded = self.walk.fold(event)?;
+        self.tally.count(event, folded, (known, self.days));
         Ok(())
-    }
-
-    /// Orders that began before this page and were let go.
-    async fn load_begun(&mut self, page: &[EventRow], after: i64) -> Result<(), AuditError> {
-        let mut first: BTreeMap<&str, i64> = BTreeMap::new();
-        for event in page {
-            first.entry(event.aggregate_id.as_str()).or_insert(event.sequence);
-        }
-        let begun = first.into_iter().filter(|(id, sequence)| *sequence > 1 && !self.states.contains_key(*id));
-        let ids: Vec<String> = begun.map(|(id, _)| id.to_owned()).collect();
-        for ids in ids.chunks(IDS_MAX) {
-            for event in self.source.events_of(self.shard, ids, Range { after: 0, to: after }).await? {
-                self.fold(&event, Counted::No)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn fold(&mut self, event: &EventRow, counted: Counted) -> Result<(), AuditError> {
-        if shard_of(&event.aggregate_id) != self.shard {
-            return Err(self.broken(event.position, format!("{} belongs to another shard", event.aggregate_id)));
-        }
-        let mut folded = match self.states.remove(&event.aggregate_id) {
-            Some(folded) => folded,
-            None => Folded::empty(&event.aggregate_type)
-                .ok_or_else(|| self.broken(event.position, format!("there is no type {:?}", event.aggregate_type)))?,
-        };
-        let (flows, keys) = (folded.flows.len(), folded.keys.len());
-        folded.fold(event).map_err(|error: RebuildError| self.broken(event.position, error.to_string()))?;
-        if counted == Counted::Yes {
-            self.count(event, &folded, (flows, keys));
-        }
-        self.states.insert(event.aggregate_id.clone(), folded);
-        Ok(())
-    }
-
-    fn count(&mut self, event: &EventRow, folded: &Folded, (flows, keys): (usize, usize)) {
-        let tally = &mut self.tally;
-        tally.events = tally.events.saturating_add(1);
-        if event.sequence == 1 {
-            let begun = if folded.order.is_some() { &mut tally.orders } else { &mut tally.strays };
-            *begun = begun.saturating_add(1);
-        }
-        for flow in folded.flows.iter().skip(flows) {
-            tally.flows = tally.flows.saturating_add(1);
-            tally.totals.add(&flow.row, self.days);
-        }
-        let more = u64::try_from(folded.keys.len().saturating_sub(keys)).unwrap_or(0);
-        tally.keys = tally.keys.saturating_add(more);
     }
 
     /// Compares and lets go of the orders whose live row has no later version than what was folded.
     async fn compare_finished(&mut self, touched: &BTreeSet<String>) -> Result<(), AuditError> {
         let ids: Vec<String> = touched.iter().cloned().collect();
         for ids in ids.chunks(IDS_MAX) {
-            let mut live = compare::by_order(self.source.live(self.shard, ids).await?);
+            let mut live = compare::by_order(self.walk.source.live(self.walk.shard, ids).await?);
             for id in ids {
                 let live = live.remove(id).unwrap_or_default();
                 let is_later =
                     |folded: &Folded| live.order.as_ref().is_some_and(|it| it.row.version > folded.version());
-                if self.states.get(id).is_some_and(|folded| !is_later(folded))
-                    && let Some(folded) = self.states.remove(id)
+                if self.walk.get(id).is_some_and(|folded| !is_later(folded))
+                    && let Some(folded) = self.walk.take(id)
                 {
                     self.compare(id, &live, &folded, i64::MAX);
                 }
@@ -393,18 +295,17 @@ impl ShardReplay {
 
     /// Compares and lets go of all orders that are kept. An order that has moved on is read as far as its live row.
     async fn compare_all(&mut self, at: i64) -> Result<(), AuditError> {
-        let states = std::mem::take(&mut self.states);
+        let mut states = self.walk.take_all();
         let ids: Vec<String> = states.keys().cloned().collect();
-        let mut states = states;
         for ids in ids.chunks(IDS_MAX) {
-            let mut live = compare::by_order(self.source.live(self.shard, ids).await?);
+            let mut live = compare::by_order(self.walk.source.live(self.walk.shard, ids).await?);
             if self.live == Live::Current {
-                let later = self.source.events_of(self.shard, ids, Range { after: at, to: i64::MAX }).await?;
+                let later = self.walk.source.events_of(self.walk.shard, ids, Range { after: at, to: i64::MAX }).await?;
                 for event in &later {
                     let row = live.get(&event.aggregate_id).and_then(|it| it.order.as_ref());
                     let wanted = row.is_some_and(|row| event.sequence <= row.row.version);
                     if let Some(folded) = states.get_mut(&event.aggregate_id).filter(|_| wanted) {
-                        folded.fold(event).map_err(|error| self.broken(event.position, error.to_string()))?;
+                        folded.fold(event).map_err(|error| self.walk.broken(event.position, error.to_string()))?;
                     }
                 }
             }

@@ -30,7 +30,9 @@ pub struct Days {
 }
 
 impl Days {
-    fn contain(self, date: Date) -> bool {
+    /// Whether this day is one of them.
+    #[must_use]
+    pub fn contain(self, date: Date) -> bool {
         self.from.is_none_or(|from| from <= date) && self.to.is_none_or(|to| date <= to)
     }
 }

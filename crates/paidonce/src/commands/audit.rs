@@ -8,7 +8,9 @@ use crate::config::Environment;
 use crate::exit::Exit;
 
 mod database;
+mod days;
 pub mod explain;
+pub mod export;
 mod progress;
 pub mod replay;
 pub mod seal;
@@ -36,6 +38,8 @@ pub enum AuditCommand {
     Explain(explain::ExplainArgs),
     /// Fold the log again and compare it with the live tables, row by row.
     Replay(replay::ReplayArgs),
+    /// Write the books: every movement of money as a double entry.
+    Export(export::ExportArgs),
     /// Sign a statement of where the log ends, to be kept outside of it.
     Seal(seal::SealArgs),
     /// Follow the hash chain, and hold every movement of money against what the platform signed.
@@ -47,6 +51,7 @@ pub async fn run(args: AuditArgs, file: Option<&Path>, env: &Environment) -> any
     match args.command {
         AuditCommand::Explain(args) => explain::run(args).await,
         AuditCommand::Replay(args) => replay::run(args, file, env).await,
+        AuditCommand::Export(args) => export::run(args, file, env).await,
         AuditCommand::Seal(args) => seal::run(args, file, env).await,
         AuditCommand::Verify(args) => verify::run(args, file, env).await,
     }

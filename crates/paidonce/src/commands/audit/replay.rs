@@ -6,13 +6,11 @@ use std::sync::Arc;
 use clap::Args;
 use paidonce_app::audit::as_of::AsOf;
 use paidonce_app::audit::replay::{ReplayPlan, ReplayReport, replay};
-use paidonce_app::audit::totals::Days;
 use paidonce_order::ids::OrderNo;
 use serde_json::{Value, json};
-use time::Date;
-use time::macros::format_description;
 
 use super::database::{self, Database};
+use super::days;
 use super::progress::Bar;
 use crate::commands::print::say;
 use crate::config::Environment;
@@ -89,13 +87,7 @@ pub async fn run(args: ReplayArgs, file: Option<&Path>, env: &Environment) -> an
 fn plan(args: &ReplayArgs) -> Result<ReplayPlan, Stop> {
     let as_of =
         args.as_of.as_deref().map(AsOf::parse).transpose().map_err(|error| Stop::usage(format!("--as-of {error}")))?;
-    let day = |name: &str, text: &Option<String>| {
-        let wanted = |_| Stop::usage(format!("{name} wants a day such as 2026-01-31"));
-        text.as_deref()
-            .map(|text| Date::parse(text, format_description!("[year]-[month]-[day]")).map_err(wanted))
-            .transpose()
-    };
-    let days = Days { from: day("--from", &args.from)?, to: day("--to", &args.to)? };
+    let days = days::read(args.from.as_deref(), args.to.as_deref())?;
     let order = args.order.as_deref().map(OrderNo::parse).transpose();
     let order = order.map_err(|error| Stop::usage(format!("--order: {error}")))?;
     Ok(ReplayPlan { as_of: as_of.unwrap_or_default(), days, order, ..ReplayPlan::default() })

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use clap::Args;
 use paidonce_app::Clock;
 use paidonce_app::audit::seal::{SealBody, SealKey};
@@ -108,6 +107,7 @@ fn new_key(path: &Path) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| Stop::usage(format!("can't read the key {}", path.display())))
+fn read(path: &Path) -> Result<String, Stop> {
+    let unreadable = |error| Stop::usage(format!("can't read the key {}: {error}", path.display()));
+    std::fs::read_to_string(path).map_err(unreadable)
 }
