@@ -20,6 +20,7 @@ mod operations;
 mod platform_keys;
 mod poller;
 mod query_races;
+mod reconcile;
 mod refund_calls;
 mod replays;
 mod share_calls;

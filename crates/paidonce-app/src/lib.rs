@@ -25,6 +25,7 @@ pub mod ports;
 pub mod profit_share;
 pub mod query_payment;
 pub mod query_refund;
+pub mod reconcile;
 pub mod record;
 pub mod refund;
 mod stray_budget;

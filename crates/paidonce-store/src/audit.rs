@@ -7,12 +7,14 @@
 //! | a page of a shard's log | position range | `events_position_key` |
 //! | earlier or later events of some aggregates | by aggregate | `events_stream_key` |
 //! | live rows of some aggregates, in one snapshot | by order number | `t_order_pkey`, `t_order_flow_order_idx`, `t_idempotent_order_idx` |
+//! | flows of some payments | by channel number | `t_order_flow_trade_idx` |
+//! | all flows | keyset pages | primary key |
 //! | rows that no event made | keyset pages, anti-join on the first event | primary keys |
 
 use std::path::Path;
 
 use async_trait::async_trait;
-use paidonce_order::ids::Digest;
+use paidonce_order::ids::{AccountRef, Digest};
 use paidonce_order::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +51,12 @@ pub trait AuditSource: Send + Sync {
 
     /// Those of this evidence of a shard that are still there.
     async fn evidence(&self, shard: u16, digests: &[Digest]) -> Result<Vec<EvidenceRow>, StoreError>;
+
+    /// Flows of these payments of one account.
+    async fn flows_of_trades(&self, account: &AccountRef, trade_nos: &[String]) -> Result<Vec<FlowWrite>, StoreError>;
+
+    /// All flows, from behind `after` (an idem key) on, by idem key: a page; empty at the end.
+    async fn flows_page(&self, after: &str) -> Result<Vec<FlowWrite>, StoreError>;
 
     /// Seals with `seal_no > after`, in their order, at most `limit`.
     async fn seals(&self, after: i64, limit: u32) -> Result<Vec<SealRow>, StoreError>;

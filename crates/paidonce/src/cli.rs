@@ -66,8 +66,10 @@ pub enum Command {
     Import(commands::import::ImportArgs),
     /// Move the whole ledger from the embedded database to PostgreSQL.
     Copy(commands::copy::CopyArgs),
-    /// Prove the books: explain an order.
+    /// Prove the books: explain an order, replay, verify, seal and export the log.
     Audit(commands::audit::AuditArgs),
+    /// Hold a platform's trade bill against the ledger.
+    Reconcile(commands::reconcile::ReconcileArgs),
     /// Inspect the configuration.
     #[command(subcommand)]
     Config(commands::config::ConfigCommand),
@@ -89,6 +91,7 @@ impl Command {
             | Self::Import(_)
             | Self::Copy(_)
             | Self::Audit(_)
+            | Self::Reconcile(_)
             | Self::Config(_) => telemetry::SERVICE_FILTER,
         }
     }

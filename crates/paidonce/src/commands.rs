@@ -14,6 +14,7 @@ pub mod items;
 pub mod migrate;
 pub mod order;
 mod print;
+pub mod reconcile;
 pub mod sandbox;
 pub mod serve;
 pub mod storm;
@@ -35,6 +36,7 @@ pub async fn run(cli: Cli, env: &Environment) -> anyhow::Result<Exit> {
         Command::Import(args) => import::run(args, file, env).await,
         Command::Copy(args) => copy::run(args, file, env).await,
         Command::Audit(args) => audit::run(args, file, env).await,
+        Command::Reconcile(args) => reconcile::run(args, file, env).await,
         Command::Config(command) => config::run(&command, file, env),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use paidonce_order::ids::Digest;
+use paidonce_order::ids::{AccountRef, Digest};
 use paidonce_order::timestamp::Timestamp;
 use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{ConnectOptions, Connection, SqlitePool};
@@ -12,6 +12,7 @@ use super::{connect, migrate};
 use crate::audit::{
     self, AuditSource, EVIDENCE, KEY, LiveRows, LiveTable, Range, STRANGERS_PAGE, SealRow, StrangersPage,
 };
+use crate::backend::FlowWrite;
 use crate::options::Durability;
 use crate::rows::{self, EVENT, all, read_error};
 use crate::store::{EventRow, EvidenceRow, Head, StoreError};
@@ -143,6 +144,26 @@ impl AuditSource for SqliteAudit {
         let digests: Vec<String> = digests.iter().map(Digest::to_string).collect();
         let rows = sqlx::query(&sql).bind(i64::from(shard)).bind(json(&digests)).fetch_all(&self.pool).await;
         all(&rows.map_err(read_error)?, audit::evidence)
+    }
+
+    async fn flows_of_trades(&self, account: &AccountRef, trade_nos: &[String]) -> Result<Vec<FlowWrite>, StoreError> {
+        let sql = format!(
+            "SELECT {} FROM t_order_flow WHERE channel = $1 AND channel_trade_no IN (SELECT value FROM json_each($2)) AND account = $3",
+            audit::flow_columns()
+        );
+        let query =
+            sqlx::query(&sql).bind(account.channel.as_str()).bind(json(trade_nos)).bind(account.account.as_str());
+        let rows = query.fetch_all(&self.pool).await.map_err(read_error)?;
+        all(&rows, audit::flow)
+    }
+
+    async fn flows_page(&self, after: &str) -> Result<Vec<FlowWrite>, StoreError> {
+        let sql = format!(
+            "SELECT {} FROM t_order_flow WHERE idem_key > $1 ORDER BY idem_key LIMIT {STRANGERS_PAGE}",
+            audit::flow_columns()
+        );
+        let rows = sqlx::query(&sql).bind(after).fetch_all(&self.pool).await.map_err(read_error)?;
+        all(&rows, audit::flow)
     }
 
     async fn seals(&self, after: i64, limit: u32) -> Result<Vec<SealRow>, StoreError> {

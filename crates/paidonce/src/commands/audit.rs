@@ -7,6 +7,8 @@ use clap::{Args, Subcommand};
 use crate::config::Environment;
 use crate::exit::Exit;
 
+pub use database::Database;
+
 mod database;
 mod days;
 pub mod explain;
