@@ -70,6 +70,8 @@ pub enum Command {
     Audit(commands::audit::AuditArgs),
     /// Hold a platform's trade bill against the ledger.
     Reconcile(commands::reconcile::ReconcileArgs),
+    /// Fill a scratch ledger, to measure on.
+    Bench(commands::bench::BenchArgs),
     /// Inspect the configuration.
     #[command(subcommand)]
     Config(commands::config::ConfigCommand),
@@ -92,6 +94,7 @@ impl Command {
             | Self::Copy(_)
             | Self::Audit(_)
             | Self::Reconcile(_)
+            | Self::Bench(_)
             | Self::Config(_) => telemetry::SERVICE_FILTER,
         }
     }

@@ -5,6 +5,7 @@ use crate::config::Environment;
 use crate::exit::Exit;
 
 pub mod audit;
+pub mod bench;
 pub mod config;
 pub mod copy;
 pub mod demo;
@@ -37,6 +38,7 @@ pub async fn run(cli: Cli, env: &Environment) -> anyhow::Result<Exit> {
         Command::Copy(args) => copy::run(args, file, env).await,
         Command::Audit(args) => audit::run(args, file, env).await,
         Command::Reconcile(args) => reconcile::run(args, file, env).await,
+        Command::Bench(args) => bench::run(args, file, env).await,
         Command::Config(command) => config::run(&command, file, env),
     }
 }

@@ -8,6 +8,7 @@ use crate::config::Environment;
 use crate::exit::Exit;
 
 pub use database::Database;
+pub use progress::Bar;
 
 mod database;
 mod days;
